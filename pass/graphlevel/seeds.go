@@ -141,12 +141,25 @@ func (s *search) standIn(seeds, rest []Seed) *Seed {
 		if len(s.untried(wide)) == 0 || s.options.StoredOnly && !s.stored(wide) {
 			continue
 		}
-		if rest = s.fresh(slices.Clone(rest)); len(rest) > 0 && !s.late(append(wide, pendingOf(rest[:1])...)) {
-			return nil // there is time for both
+		if rest = s.fresh(slices.Clone(rest)); len(rest) > 0 {
+			if !s.late(append(wide, pendingOf(rest[:1])...)) || s.betterThan(&rest[0], &seed) {
+				return nil // there is time for both, or the next one is worth more
+			}
 		}
 		return seed.Wide
 	}
 	return nil
+}
+
+// betterThan says that a seed is believed to be no further off than is aimed at, and to be faster than another one was
+// that may not be kept: so it is faster than what stands in for that, which computes the same in a wider type.
+func (s *search) betterThan(seed, tried *Seed) bool {
+	n := s.sensitivity
+	if n == nil || n.sum(n.covered(seed.Placement.Chosen)) > n.aimed(margin) {
+		return false
+	}
+	took := s.result.Trials[s.tried[tried.Placement.Key]].Cost
+	return took.Known() && s.space.Predict(seed.Placement) < took.Estimate()
 }
 
 func pendingOf(seeds []Seed) []pending {

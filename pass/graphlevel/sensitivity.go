@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -45,8 +44,7 @@ type sensitivity struct {
 	share [][]float64
 	// seen are the networks that were measured.
 	seen []measuredError
-	// caution is by which factor the squares of these were further off than is believed, their upper quartile; 1 where
-	// they were not.
+	// caution is by which factor the square of one of these was further off than is believed at most; 1 where none was.
 	caution float64
 	// solve is place.Solve, but for tests.
 	solve func(options []place.Option, tree *place.Tree) (*place.Solution, error)
@@ -218,12 +216,8 @@ func (n *sensitivity) fit() {
 		}
 	}
 	n.caution = 1
-	if len(n.seen) > 0 {
-		var off []float64
-		for _, m := range n.seen {
-			off = append(off, m.square/n.sum(m.parts))
-		}
-		n.caution = min(mostCaution, max(1, statistics.Quantile(off, 0.75)))
+	for _, m := range n.seen {
+		n.caution = min(mostCaution, max(n.caution, m.square/n.sum(m.parts)))
 	}
 }
 
@@ -276,8 +270,8 @@ func unexplained(ratio float64) float64 {
 // margin is how much less than what is allowed is aimed at: what is believed is not exact.
 const margin = 0.9
 
-// aimed is the squared error that is aimed at, with so much of what is allowed: less where networks were further off than
-// is believed now.
+// aimed is the squared error that is aimed at, with so much of what is allowed: less where a network was further off
+// than is believed now.
 func (n *sensitivity) aimed(margin float64) float64 {
 	return n.squared(margin*n.limit.Most) / max(1, n.caution)
 }

@@ -156,3 +156,29 @@ func TestFeedbackGoesOnUntilOneMayBeKept(t *testing.T) {
 	}
 	assert.Positive(t, repaired)
 }
+
+// What is believed to be allowed and faster than what may not be kept needs no stand-in before it.
+func TestWhatIsBetterThanAStandIn(t *testing.T) {
+	t.Parallel()
+	s := narrowable(t, rand.New(rand.NewPCG(5, 6)), 6)
+	for k := range s.Functions[0].Costs {
+		s.Functions[0].Costs[k] = map[string]float64{"tvm": 1, "slim": 0.25}[s.Functions[0].Set.Candidates[k].Backend]
+	}
+	all := Seed{Placement: singles(s, func(int) string { return "slim" })}
+	first := func(count int) *Seed {
+		return &Seed{Placement: singles(s, func(at int) string {
+			if at < count {
+				return "slim"
+			}
+			return "tvm"
+		})}
+	}
+	for took, want := range map[float64]bool{8: true, 4: false} {
+		n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, nil)
+		n.observe(seen(all.Placement, 0.02))
+		search := &search{space: s, sensitivity: n, tried: map[string]int{all.Placement.Key: 0},
+			result: &Result{Trials: []Trial{{Placement: all.Placement, Cost: cost.Cost{Samples: []float64{took}}}}}}
+		assert.Equal(t, want, search.betterThan(first(1), &all), "believed to be off by 0.008, and to take 5.25 ms")
+		assert.False(t, search.betterThan(first(2), &all), "believed to be off by 0.012")
+	}
+}
