@@ -12,6 +12,7 @@
 #   ERRORS="1e-3 1e-2 3e-2"     the limits of auto (the length of the difference from plain TVM's outputs over theirs)
 #   EXECUTABLES=FOLDER          what was compiled, or is (build/bench/precision): NAME.tar in a folder for each result
 #   NETWORKS="dcgan unet"       which networks (ten)
+#   PEERS=openvino-default      beside which engines (all that are named above)
 #   RESULTS=FOLDER              where the results go (docs/results)
 #
 # Writes precision_LIMIT.{txt,json} for each limit of auto, and precision_{f32,bf16,int8}.{txt,json}.
@@ -34,7 +35,7 @@ measure() {
   mkdir -p "$executables/$name"
   say "$name" "${#networks[@]} networks"
   .venv/bin/collage bench all --networks "$list" --precision "$precision" \
-    --peers tvm,onnxruntime,onnxruntime-int8,openvino,openvino-default,openvino-int8,torch-bf16 \
+    --peers "${PEERS:-tvm,onnxruntime,onnxruntime-int8,openvino,openvino-default,openvino-int8,torch-bf16}" \
     --executables "$executables/$name" \
     --json "$results/precision_$name.json" "$@" | tee "$results/precision_$name.txt"
 }
