@@ -106,19 +106,14 @@ def _address(array):
 def read(path: str | Path) -> dict[str, tvm.nd.NDArray]:
     """The arrays of a file that ``write`` or TVM has written. A file of anything else raises tvm.TVMError."""
     try:
-        return _arrays(np.memmap(path, "uint8", "r"))
-    except _UncommonError:
-        return dict(relay.load_param_dict(Path(path).read_bytes()))
+        arrays = _arrays(np.memmap(path, "uint8", "r"))
     except (ValueError, struct.error) as error:  # an empty file is no map
         raise tvm.TVMError(f"{path} does not hold weights as TVM saves them, or not whole: {error}") from error
-
-
-class _UncommonError(Exception):
-    """An array of a type that is not _plain."""
+    return dict(relay.load_param_dict(Path(path).read_bytes())) if arrays is None else arrays
 
 
 def _arrays(content):
-    """{name: NDArray} of what a file holds, an array of bytes."""
+    """{name: NDArray} of what a file holds, an array of bytes; None where one of them is not _plain."""
     at = 0
 
     def take(form):
@@ -142,7 +137,7 @@ def _arrays(content):
         if magic != _ARRAY or dimensions < 0:
             raise ValueError(f"{name} is no array")
         if code not in _KINDS or bits not in _BITS or lanes != 1:
-            raise _UncommonError
+            return None
         *shape, size = take(struct.Struct(f"<{dimensions + 1}q"))
         if min(shape, default=0) < 0 or size != _size(shape, bits) or at + size > len(content):
             raise ValueError(f"{name} has another size, or ends before it")
