@@ -134,7 +134,7 @@ def test_the_search_and_its_figures(searched):
         assert one["bytes"] > 1000
         # It reads the last layer's weights at least.
         assert one["peak_bytes"] >= one["resident_bytes"] > 4 * 10 * 16 * 12 * 12
-        assert len(one["samples_ms"]) == 5
+        assert 3 <= len(one["samples_ms"]) <= 5, "what is hopeless runs no longer than the best"
     times = report["report"]["times"]
     assert times["additive_bound_ms"] <= times["additive_estimate_ms"] + 1e-6
     assert times["measured_ms"] > 0
