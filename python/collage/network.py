@@ -129,7 +129,7 @@ class Networks:
         "against_ms", "outputs", "resident_bytes"}; "outputs" is check.seen's, resident_bytes is by how much this
         process has grown over loading and running the model the first time, 0 where it was loaded before. With
         "inputs" and "held_out", lists as of ``_errors``, there are "errors" and "held_out_errors", those on these
-        inputs; where the model is plain TVM's, it is run on them, so that the time that this takes is told with its own.
+        inputs; where the model is plain TVM's, it is run on them, so that this time is told with its own.
         """
         model, against, reference = request["model"], request["against"], request["reference"]
         seed = request.get("seed") or 0
