@@ -62,6 +62,9 @@ func (c *decision) curtail(rounds int) {
 		}
 		return
 	}
+	if rounds <= hopelessRounds {
+		return
+	}
 	for _, f := range c.distinct() {
 		if best := c.hopelessBeside(f); best != nil {
 			longest := float64(rounds) * best.Estimate() / c.trialOf(f.placement).Cost.Estimate()

@@ -93,6 +93,9 @@ func TestAFewRoundsChooseNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []map[string]int{want}, runner.rounds)
 	}
+	c, _, err = compared(t, hopelessRounds, search, map[string]float64{"tvm": 10, "dnnl": 9, graphLevelName: 7})
+	require.NoError(t, err)
+	assert.Len(t, c.contending(), 3, "there are no fewer rounds: all run in all of them")
 	search["tvm"] = 25
 	_, runner, err = compared(t, 20, search, map[string]float64{"tvm": 250, "dnnl": 9, graphLevelName: 7})
 	require.NoError(t, err)

@@ -63,25 +63,43 @@ func TestExchangesCountBorders(t *testing.T) {
 	assert.Less(t, saves, all)
 }
 
+// tanhs is a chain of operators with candidates that take some of them at a cost.
+type tanhs struct {
+	set   *candidate.Set
+	nodes []relay.NodeID
+	costs []float64
+}
+
+func newTanhs(count int) *tanhs {
+	m, c := relay.NewGraph("main"), &tanhs{}
+	x := m.Var([]int64{8}, "float32")
+	for range count {
+		x = m.Call("tanh", relay.Tensor("float32", 8), nil, x)
+		c.nodes = append(c.nodes, x)
+	}
+	c.set = &candidate.Set{Graph: m.Finish(x)}
+	return c
+}
+
+func (c *tanhs) add(backend string, ms float64, of ...relay.NodeID) {
+	inputs, constants := c.set.Graph.Boundary(of)
+	c.set.Candidates = append(c.set.Candidates, candidate.Candidate{Backend: backend, Nodes: of, Root: of[len(of)-1],
+		Inputs: inputs, Constants: constants, Key: "tanh"})
+	c.costs = append(c.costs, ms)
+}
+
+func (c *tanhs) space(t *testing.T) *genome.Space {
+	t.Helper()
+	s, err := genome.NewSpace([]byoc.Backend{engines[0], engines[1]},
+		[]genome.Function{{Set: c.set, Tree: place.TreeOf(c.set.Graph), Costs: c.costs}})
+	require.NoError(t, err)
+	return s
+}
+
 // What is left of a group that a candidate overlaps is covered as cheaply as may be.
 func TestExchangesCoverWhatIsLeft(t *testing.T) {
-	m := relay.NewGraph("main")
-	vector := relay.Tensor("float32", 8)
-	x := m.Var([]int64{8}, "float32")
-	var nodes []relay.NodeID
-	for range 3 {
-		x = m.Call("tanh", vector, nil, x)
-		nodes = append(nodes, x)
-	}
-	g := m.Finish(x)
-	set := &candidate.Set{Graph: g}
-	var costs []float64
-	add := func(backend string, ms float64, of ...relay.NodeID) {
-		inputs, constants := g.Boundary(of)
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: of, Root: of[len(of)-1],
-			Inputs: inputs, Constants: constants, Key: "tanh"})
-		costs = append(costs, ms)
-	}
+	c := newTanhs(3)
+	add, nodes := c.add, c.nodes
 	add("tvm", 3, nodes...)
 	for _, v := range nodes {
 		add("tvm", 2, v)
@@ -90,9 +108,7 @@ func TestExchangesCoverWhatIsLeft(t *testing.T) {
 	add("red", 0.5, nodes[2])
 	add("red", 0.75, nodes[1])
 	add("red", math.Inf(1), nodes[0])
-	s, err := genome.NewSpace([]byoc.Backend{engines[0], engines[1]},
-		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
-	require.NoError(t, err)
+	s := c.space(t)
 	s.Border = func(_ int, _ relay.NodeID, backend int16) (in, out float64) {
 		if backend == s.Free() {
 			return 0, 0
@@ -108,36 +124,20 @@ func TestExchangesCoverWhatIsLeft(t *testing.T) {
 
 // Where one candidate stands for a whole large network, the effort goes to what has the least to lose.
 func TestExchangesBeginWithTheClosest(t *testing.T) {
-	m := relay.NewGraph("main")
-	x := m.Var([]int64{8}, "float32")
-	var nodes []relay.NodeID
-	for range 600 {
-		x = m.Call("tanh", relay.Tensor("float32", 8), nil, x)
-		nodes = append(nodes, x)
-	}
-	g := m.Finish(x)
-	set := &candidate.Set{Graph: g}
-	var costs []float64
-	add := func(backend string, ms float64, of ...relay.NodeID) {
-		inputs, constants := g.Boundary(of)
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: of, Root: of[len(of)-1],
-			Inputs: inputs, Constants: constants, Key: "tanh"})
-		costs = append(costs, ms)
-	}
+	c := newTanhs(600)
+	add, nodes := c.add, c.nodes
 	add("red", 500, nodes...)
 	for i, v := range nodes {
 		add("tvm", 1, v)
 		add("red", 1+float64((i*37)%600)/600, v)
 	}
-	s, err := genome.NewSpace([]byoc.Backend{engines[0], engines[1]},
-		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
-	require.NoError(t, err)
+	s := c.space(t)
 	s.Border = func(int, relay.NodeID, int16) (in, out float64) { return 0, 0 }
 	more := s.Exchanges(s.Place([][]int{{0}}), 0, believed(s, 0, place.Overhead{}))
 	var known []float64
-	for k := 2; k < len(costs); k += 2 {
+	for k := 2; k < len(c.costs); k += 2 {
 		if !math.IsNaN(more[k]) {
-			known = append(known, costs[k])
+			known = append(known, c.costs[k])
 		}
 	}
 	assert.Greater(t, len(known), 100)

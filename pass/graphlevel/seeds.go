@@ -21,7 +21,8 @@ const (
 	mostFaster = 2
 	// farOffMix and farOffAlone are how many times as far off as is allowed a seed must be believed to be for not being
 	// measured: a placement of this search's own, and a backend alone, which may round otherwise than those that
-	// were seen. What was believed of twenty networks, and what they were off by, lay within a half of each other.
+	// were seen. What was believed of some twenty of MobileNetV2's placements, and what they were off by, lay within a
+	// half of each other.
 	farOffMix, farOffAlone = 1.5, 3
 )
 

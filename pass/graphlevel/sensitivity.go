@@ -217,8 +217,15 @@ func (n *sensitivity) fit() {
 	}
 	n.caution = 1
 	for _, m := range n.seen {
-		n.caution = min(mostCaution, max(n.caution, m.square/n.sum(m.parts)))
+		if sum := n.sum(m.parts); sum > 0 {
+			n.caution = min(mostCaution, max(n.caution, m.square/sum))
+		}
 	}
+}
+
+// narrowing is that of a part, by its place among narrowings.
+func (n *sensitivity) narrowing(function int, of part) int {
+	return of / len(n.space.Functions[function].Set.Graph.Nodes)
 }
 
 // scale multiplies all shares of a narrowing by the same, for each such that what was measured is explained best: what
@@ -231,11 +238,9 @@ func (n *sensitivity) scale(least [][]float64) {
 			sum, by := 0.0, make([]float64, kinds)
 			for i := range m.parts {
 				for _, p := range m.parts[i] {
-					by[p/len(n.space.Functions[i].Set.Graph.Nodes)] += n.share[i][p]
+					by[n.narrowing(i, p)] += n.share[i][p]
+					sum += n.share[i][p]
 				}
-			}
-			for _, part := range by {
-				sum += part
 			}
 			if sum == 0 {
 				continue
@@ -248,7 +253,7 @@ func (n *sensitivity) scale(least [][]float64) {
 		}
 		for i := range n.share {
 			for p := range n.share[i] {
-				if kind := p / len(n.space.Functions[i].Set.Graph.Nodes); weight[kind] > 0 {
+				if kind := n.narrowing(i, p); weight[kind] > 0 {
 					n.share[i][p] = max(least[i][p], n.share[i][p]*math.Exp(fitDamping*moved[kind]/weight[kind]))
 				}
 			}
@@ -282,7 +287,11 @@ func (n *sensitivity) excess(p *genome.Placement) float64 {
 	if n == nil {
 		return 0
 	}
-	sum := n.sum(n.covered(p.Chosen))
+	return n.excessOf(n.covered(p.Chosen))
+}
+
+func (n *sensitivity) excessOf(parts [][]part) float64 {
+	sum := n.sum(parts)
 	if sum == 0 {
 		return 0
 	}
@@ -295,23 +304,18 @@ func (n *sensitivity) seenExcess(p *genome.Placement) float64 {
 		return 0
 	}
 	seen := make([]bool, len(narrowings()))
-	narrowing := func(function int, of part) int { return of / len(n.space.Functions[function].Set.Graph.Nodes) }
 	for _, m := range n.seen {
 		for i := range m.parts {
 			for _, of := range m.parts[i] {
-				seen[narrowing(i, of)] = true
+				seen[n.narrowing(i, of)] = true
 			}
 		}
 	}
 	parts := n.covered(p.Chosen)
 	for i := range parts {
-		parts[i] = slices.DeleteFunc(parts[i], func(of part) bool { return !seen[narrowing(i, of)] })
+		parts[i] = slices.DeleteFunc(parts[i], func(of part) bool { return !seen[n.narrowing(i, of)] })
 	}
-	sum := n.sum(parts)
-	if sum == 0 {
-		return 0
-	}
-	return n.unsquared(sum) / n.limit.Most
+	return n.excessOf(parts)
 }
 
 // exceeds says that a placement is believed to be further off than is allowed.

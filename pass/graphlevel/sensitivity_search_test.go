@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -98,6 +99,20 @@ func TestWhatChanceExplainsIsBlamedOnNobody(t *testing.T) {
 	n.observe(seen(half, 0.02*math.Sqrt(0.5)*2))
 	on, off := n.sum(n.covered(half.Chosen)), n.sum(n.covered(all.Chosen))
 	assert.Greater(t, on, 0.6*off)
+}
+
+// Operators of which noise says that they add nothing say nothing of how far others are off.
+func TestWhatAddsNothingIsNoReasonForCaution(t *testing.T) {
+	t.Parallel()
+	s := narrowable(t, rand.New(rand.NewPCG(5, 6)), 6)
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2},
+		func(int, relay.NodeID, byoc.Precision) (float64, bool) { return 0, true })
+	all := singles(s, func(int) string { return "slim" })
+	for _, off := range []float64{0, 0.001} {
+		n.observe(seen(all, off))
+		assert.InDelta(t, 1, n.caution, 0)
+		assert.False(t, n.exceeds(all))
+	}
 }
 
 // Once a precision was seen in a network, seeds that are believed to be off by many times what is allowed are not run.

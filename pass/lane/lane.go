@@ -343,9 +343,8 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 		rounds = roundsAtOnce
 	}
 	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce,
-		Rounds: rounds,
-		More:   func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
-	run.Inputs, run.Narrow = l.options.Inputs, e.narrow
+		Rounds: rounds, Inputs: l.options.Inputs, Narrow: e.narrow,
+		More: func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
 	if l.pace.executable != nil && e != plain {
 		run.Against, run.Pace = l.pace.executable.Path, l.pace.score
 		// The best so far may be the luckiest of many, and the pace one that may not be kept: who is given up is behind

@@ -10,8 +10,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 )
 
-// The marks of TVM's format of weights (python/collage/parameters.py describes it), and the types that it is written
-// for here, by TVM's codes: whole numbers, floating ones, bfloat16, of one lane and whole bytes, and truth values.
+// The marks of TVM's format of weights, which python/collage/parameters.py describes.
 const (
 	listMark  = 0xF7E58D4F05049CB7
 	arrayMark = 0xDD5E40F096B4A13F
@@ -23,8 +22,8 @@ type weight struct {
 	tensor *bridge.NDArray
 }
 
-// saveWeights writes weights as TVM's runtime.SaveParams does, whose streams take ten times as long and hold all of
-// them twice.
+// saveWeights writes weights as TVM's runtime.SaveParams does, which holds all of them twice more and takes several times
+// as long.
 func saveWeights(path string, weights []weight) (err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {

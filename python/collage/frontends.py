@@ -21,7 +21,19 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import apart, errors, folding, onnx_inputs, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
+from . import (
+    apart,
+    errors,
+    folding,
+    onnx_inputs,
+    open_dimensions,
+    parameters,
+    pt2,
+    seeded,
+    tflite_reader,
+    witness,
+    workloads,
+)
 
 FORMATS = ("onnx", "pt2", "relay", "tflite", "torchscript")
 _SUFFIXES = {
@@ -437,7 +449,7 @@ def read_params(path):
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
-        return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
+        return {name: value.numpy() for name, value in parameters.read(path).items()}
     except Exception as error:
         raise errors.ModelError(f"{path} is not a parameter file (.npz or TVM's .params): {said_by(error)}") from None
 
