@@ -200,6 +200,8 @@ type works struct {
 	// builds counts how often each placement was built.
 	builds map[string]int
 	built  map[string]*lane.Executable
+	// known are the placements whose values were looked at.
+	known []string
 }
 
 func (w *works) Plain() *genome.Placement                                { return w.plain }
@@ -210,8 +212,13 @@ func (w *works) Renew() error                                            { retur
 func (m *module) Scales() *cost.Scales                                   { return nil }
 func (m *module) ScalesText(*genome.Placement) string                    { return "" }
 func (m *module) Adds(int, relay.NodeID, byoc.Precision) (float64, bool) { return 0, false }
-func (w *works) Know(context.Context, *genome.Placement) error           { return nil }
 func (w *works) Close()                                                  {}
+
+func (w *works) Know(_ context.Context, p *genome.Placement) error {
+	w.known = append(w.known, p.Key)
+	return nil
+}
+
 func (w *works) milliseconds(key string) float64 {
 	return float64(w.of(40*time.Millisecond, "speed "+key)) / 1e6
 }
@@ -605,6 +612,10 @@ func TestBackendsAloneComeByWhatTheyLeaveToTVM(t *testing.T) {
 		require.NoError(t, c.graphFinalists(c.alone()))
 		assert.Contains(t, titles(), "two")
 		assert.NotContains(t, titles(), "one")
+		c.finalists, c.graph.result.PassedOver, c.graph.result.FarOff = nil, nil, []string{"one"}
+		require.NoError(t, c.graphFinalists(c.alone()))
+		assert.Contains(t, titles(), "two")
+		assert.NotContains(t, titles(), "one")
 	})
 }
 
@@ -637,6 +648,9 @@ func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, len(names), len(of.alone), "%v", names)
 			assert.Equal(t, of.alone, names[:len(of.alone)], "%+v", of)
+			if !slices.Contains(names, "two_int8") {
+				assert.NotContains(t, w.known, w.net.Alone("two_int8").Key, "there was no time to measure it")
+			}
 			decided, err := c.conclude()
 			require.NoError(t, err)
 			assert.NotEqual(t, w.plain.Key, decided.Path)

@@ -281,8 +281,8 @@ func (c *decision) tooLarge(f *finalist) {
 
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
 	learnt := c.graph.result
-	// The store may know all about it, so that nothing was built. For what was not measured there may be no time.
-	if c.trialOf(p) != nil || c.budget.Free(1) > 0 {
+	// The store may know all about it, so that nothing was built. What there was no time to measure is not looked at.
+	if !slices.Contains(learnt.Late, name) {
 		if err := c.graph.lane.Know(c.ctx, p); err != nil {
 			return c.laneError(err)
 		}
