@@ -469,7 +469,7 @@ def test_from_python(searched, tmp_path):
 @pytest.mark.parametrize(("against", "warm"), [("fastest.so", True), ("tvm.so", False)])
 def test_what_a_network_is_held_against_is_timed_as_it_is(monkeypatch, against, warm):
     """Only plain TVM, which may take many times as long, goes without the run before each that is timed."""
-    from collage import network, region
+    from collage import compare, network, region
 
     networks, timed = network.Networks(), {}
     monkeypatch.setattr(networks, "_expected", lambda reference, seed: None)
@@ -480,6 +480,36 @@ def test_what_a_network_is_held_against_is_timed_as_it_is(monkeypatch, against, 
         timed[executor.path] = warm
         return lambda: 0.001
 
-    monkeypatch.setattr(networks, "_timer", timer)
+    monkeypatch.setattr(compare, "timer", timer)
     networks.run({"model": "new.so", "against": against, "reference": "tvm.so"})
     assert timed == {"new.so": True, against: warm}
+
+
+@pytest.mark.parametrize(
+    ("long", "warm", "minimum", "runs"),
+    [
+        (True, True, 1e-9, 1),  # caches that are cold are not noticed in it
+        (True, False, 1e-9, 1),
+        (False, True, 1e-9, 2),  # TVM's evaluator makes one untimed
+        (False, False, 1e-9, 1),
+        (True, True, 1e6, 2),  # one run does not fill the time
+    ],
+)
+def test_what_takes_long_is_not_run_before_it_is_timed(monkeypatch, long, warm, minimum, runs):
+    from collage import compare, timing
+
+    monkeypatch.setattr(timing, "LONG_SECONDS", 0.0 if long else 1e9)
+    count = []
+
+    def evaluator(name, device, number, repeat):
+        def evaluated():
+            count.extend(["untimed", "timed"])
+            return SimpleNamespace(mean=1.0, results=[1.0])
+
+        return evaluated
+
+    module = SimpleNamespace(time_evaluator=evaluator)
+    timed = compare.timer(SimpleNamespace(run=lambda: count.append("once"), module=module), minimum, warm)
+    count.clear()
+    assert timed() > 0
+    assert len(count) == runs
