@@ -190,6 +190,18 @@ def test_a_module_in_python(tmp_path, store, length):
             model.run(**given)
 
 
+@pytest.mark.parametrize("level", ["graph", "operator"])
+def test_a_pin_goes_with_open_dimensions(tmp_path, store, level):
+    """Several placements are put against one another then, too, each by its name."""
+    length = Dim("len", 2, 40)
+    made = collage.compile(product_of_words()[0], out=tmp_path / "network.so", backends=["tvm", "dnnl", "native"],
+                           dynamic={"x": {1: length}, "mask": {1: length}}, store=store, rounds=3, samples=3,
+                           search_time=15, pin=["nn.dense=native"], level=level)  # fmt: skip
+    plan = json.loads(made.plan.text)
+    assert [one["name"] for one in plan["finalists"] if one.get("chosen")] == ["collage"]
+    assert "native.product_dense" in json.dumps(plan["regions"])
+
+
 @pytest.mark.parametrize(
     ("dynamic", "out", "why"),
     [

@@ -292,10 +292,10 @@ func (c *decision) placedAs(found []mix, nodes []relay.NodeID) ([]*finalist, err
 		c.target = p.Environment.Target
 		name := graphLevelName
 		switch {
-		case c.Level == settings.OperatorLevel || c.constrained():
-			name = plan.PlacementName
 		case i > 0:
 			name = fmt.Sprintf("%s %d", name, i+1)
+		case len(found) == 1 && (c.Level == settings.OperatorLevel || c.constrained()):
+			name = plan.PlacementName
 		}
 		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true, origin: like.origin})
 	}
