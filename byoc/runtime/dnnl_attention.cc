@@ -26,6 +26,11 @@ bool Compiler::Attention(const Op& op) {
   shape.key = steps(key);
   shape.value = steps(value);
   shape.result = steps(result);
+  if (program_.IsPacked(op.out)) {
+    shape.ragged = program_.tokens;
+    shape.batch = shape.ragged->batch();
+    shape.queries = shape.keys = shape.ragged->length();
+  }
   for (const MaskForm& mask : op.masks) {
     if (mask.triangle) {
       shape.triangle = shape.num_masks;

@@ -217,7 +217,8 @@ class Checker {
     for (size_t i = 0; i < op_->in.size(); ++i) {
       const size_t mask = i - kFirstMask;
       const bool truth =
-          kind == "attention" && i >= kFirstMask && mask < op_->masks.size() && op_->masks[mask].chooses;
+          (kind == "attention" && i >= kFirstMask && mask < op_->masks.size() && op_->masks[mask].chooses) ||
+          (kind == "clear_padding" && i == 1);
       const ValueType& given = p_.values[op_->in[i]];
       const Type narrow = InBytes()   ? Type::s8
                           : InPairs() ? Type::bf16
@@ -282,6 +283,8 @@ class Checker {
         {"concat", &Checker::Concat},
         {"reduce", &Checker::Reduce},
         {"variance", &Checker::Reduce},
+        {"gather_tokens", &Checker::GatherTokens},
+        {"clear_padding", &Checker::ClearPadding},
     };
     for (const auto& [kind, method] : kMethods) {
       if (op_->kind == kind) return (this->*method)();
@@ -292,20 +295,21 @@ class Checker {
   // Kernels of our own, and the kinds of operators that each can do. What stands in kOnly has no other way.
   void CheckKernel() const {
     static const std::pair<const char*, const char*> kKernels[] = {
-        {"winograd", "conv"},       {"narrow", "conv"},
-        {"strips", "conv"},         {"expansion", "conv"},
-        {"strips", "pool"},         {"strips", "binary"},
-        {"strips", "eltwise"},      {"strips", "concat"},
-        {"product", "matmul"},      {"upsampled", "upsampled_conv"},
-        {"attention", "attention"}, {"norm", "layer_norm"},
-        {"norm", "standardise"},    {"norm", "rms_norm"},
-        {"norm", "group_norm"},     {"norm", "channel_scale"},
-        {"bytes", "conv"},          {"bytes", "matmul"},
-        {"grid", "eltwise"},        {"onednn_bytes", "conv"},
-        {"onednn_bytes", "matmul"}, {"pairs", "matmul"},
+        {"winograd", "conv"},        {"narrow", "conv"},
+        {"strips", "conv"},          {"expansion", "conv"},
+        {"strips", "pool"},          {"strips", "binary"},
+        {"strips", "eltwise"},       {"strips", "concat"},
+        {"product", "matmul"},       {"upsampled", "upsampled_conv"},
+        {"attention", "attention"},  {"norm", "layer_norm"},
+        {"norm", "standardise"},     {"norm", "rms_norm"},
+        {"norm", "group_norm"},      {"norm", "channel_scale"},
+        {"bytes", "conv"},           {"bytes", "matmul"},
+        {"grid", "eltwise"},         {"onednn_bytes", "conv"},
+        {"onednn_bytes", "matmul"},  {"pairs", "matmul"},
+        {"ragged", "gather_tokens"}, {"ragged", "clear_padding"},
     };
-    static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
-                                        "rms_norm",       "group_norm", "channel_scale"};
+    static const char* const kOnly[] = {"upsampled_conv", "attention",     "standardise",   "rms_norm",
+                                        "group_norm",     "channel_scale", "gather_tokens", "clear_padding"};
     if (op_->bf16) {
       Want((op_->kernel.empty() || InPairs()) &&
                (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
@@ -475,7 +479,9 @@ class Checker {
     Want(columns(0) == 1 && columns(3) == 1, "the columns of its query and result do not follow one another");
     int triangles = 0;
     for (size_t m = 0; m < op_->masks.size(); ++m) {
-      Want(op_->views[4 + m].dims == of(query[3], key[3]), "its mask does not fit its scores");
+      // That of packed tokens is the same for all sequences, and fits the longest.
+      Want(p_.IsPacked(op_->out) || op_->views[4 + m].dims == of(query[3], key[3]),
+           "its mask does not fit its scores");
       Want(op_->views[4 + m].strides[4] <= 1, "the columns of its mask do not follow one another");
       if (!op_->masks[m].triangle) continue;
       Want(++triangles == 1, "it has two triangles");
@@ -642,6 +648,34 @@ class Checker {
       one[axis] = In(i)[axis];
       if (In(i) != one) Fail(Argument(i) + "does not fit the others");
     }
+  }
+
+  // Elements of a value's rows, where it has one for each of so many places, or each packed token.
+  int64_t RowElements(int value, int64_t places) const {
+    int64_t rows = places;
+    if (p_.IsPacked(value)) {
+      const Dims& dims = Shape(value);
+      rows = Count({dims.begin(), dims.begin() + p_.packed.axes.at(value)});
+    }
+    Want(Count(Shape(value)) % rows == 0, "its tensors have not a row for each token");
+    return Count(Shape(value)) / rows;
+  }
+
+  void GatherTokens() const {
+    Arity(1, 1);
+    Want(op_->post.empty(), "nothing is done to what is gathered");
+    Want(p_.packed.valid >= 0, "nothing says which rows are tokens");
+    const int64_t places = Count(Shape(p_.packed.valid));
+    Want(RowElements(op_->in[0], places) == RowElements(op_->out, places),
+         "its rows differ in their lengths");
+  }
+
+  void ClearPadding() const {
+    Arity(2, 2);
+    Want(op_->post.empty(), "nothing is done behind it");
+    const int64_t places = Count(In(1));
+    Want(RowElements(op_->in[0], places) == RowElements(op_->out, places),
+         "its rows differ in their lengths");
   }
 
   void Reduce() const {

@@ -81,6 +81,7 @@ class Compiler {
   bool BytesConvolution(const Op& op);
   bool BytesProduct(const Op& op);
   bool Grid(const Op& op);     // dnnl_pointwise.cc
+  bool Tokens(const Op& op);   // dnnl_tokens.cc
   bool OwnNorm(const Op& op);  // dnnl_own_norm.cc
   // What a normalisation adds to its data first.
   std::vector<native::NormAddend> AddendsOf(const Op& op) const;

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
-#include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -17,7 +15,10 @@
 
 #include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
+#include "dnnl_kept_plans.h"
+#include "dnnl_packed_program.h"
 #include "dnnl_program.h"
+#include "dnnl_ragged.h"
 #include "dnnl_sized_text.h"
 #include "dnnl_times.h"
 #include "needs.h"
@@ -56,16 +57,6 @@ void CheckTypes(const Program& program, const std::vector<TensorType>& inputs,
 constexpr char kNotTheRegions[] = "the program and the region differ in their inputs or outputs";
 constexpr char kContradict[] = "the sizes of its inputs and outputs do not go together";
 
-// A program with what it was compiled to.
-struct Compiled {
-  Program program;
-  std::unique_ptr<Plan> plan;
-};
-
-// Of how many sizes the plans of a region with open dimensions are kept, those that were run last. A plan
-// holds what is done with which memory, no weights and no memory of its own to work in.
-constexpr size_t kMostPlans = 128;
-
 class DnnlEngine final : public RegionEngine {
  public:
   explicit DnnlEngine(const RegionProgram& region) : constants_(region.constants) {
@@ -75,7 +66,6 @@ class DnnlEngine final : public RegionEngine {
     }
     fixed_.program = ParseProgram(region.text);
     CheckTypes(fixed_.program, region.inputs, region.outputs, kNotTheRegions);
-    current_ = &fixed_;
     Compile();
   }
 
@@ -98,8 +88,7 @@ class DnnlEngine final : public RegionEngine {
     if (threads_ == collage_num_threads()) return;
     if (sized_.has_value()) {
       current_ = nullptr;
-      plans_.clear();
-      by_sizes_.clear();
+      plans_.Clear();
       made_.Clear();
       threads_ = collage_num_threads();
       return;
@@ -115,38 +104,32 @@ class DnnlEngine final : public RegionEngine {
                std::vector<double>* milliseconds) {
     // For a call that came between SetNumThreads and its turn to compile.
     NumThreadsChanged();
-    if (sized_.has_value()) Choose(inputs, outputs);
     inputs_.clear();
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
     for (const DLTensor* tensor : outputs) outputs_.push_back(TensorData(tensor));
+    if (sized_.has_value()) Choose(inputs, outputs);
+    if (ragged_ != nullptr) {
+      Compiled* const packed = ragged_->Choose(inputs_);
+      current_ = packed != nullptr ? packed : &fixed_;
+    }
     current_->plan->Run(inputs_, outputs_, milliseconds);
   }
 
   // Has the plan for the sizes of these tensors.
   void Choose(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
     sized_->SizesOf(inputs, &sizes_);
-    const auto known = by_sizes_.find(sizes_);
-    if (known != by_sizes_.end()) {
-      plans_.splice(plans_.begin(), plans_, known->second);
-      current_ = &plans_.front().second;
+    if (Compiled* known = plans_.Find(sizes_)) {
+      current_ = known;
       CheckTypes(current_->program, TypesOf(inputs), TypesOf(outputs), kContradict);
       return;
     }
-    std::list<std::pair<std::vector<int64_t>, Compiled>> made(1);
-    Compiled& compiled = made.front().second;
-    made.front().first = sizes_;
-    compiled.program = ParseProgram(sized_->At(sizes_));
-    CheckTypes(compiled.program, TypesOf(inputs), TypesOf(outputs), kContradict);
-    compiled.plan = Compiler(compiled.program, Tensors(), &made_).Compile();
-    if (plans_.size() == kMostPlans) {
-      if (current_ == &plans_.back().second) current_ = nullptr;
-      by_sizes_.erase(plans_.back().first);
-      plans_.pop_back();
-    }
-    plans_.splice(plans_.begin(), made);
-    by_sizes_[sizes_] = plans_.begin();
-    current_ = &plans_.front().second;
+    current_ = nullptr;  // it may be the one that is forgotten
+    current_ = plans_.Add(sizes_, [&](Compiled* made) {
+      made->program = ParseProgram(sized_->At(sizes_));
+      CheckTypes(made->program, TypesOf(inputs), TypesOf(outputs), kContradict);
+      made->plan = Compiler(made->program, Tensors(), &made_).Compile();
+    });
     constants_.Forget();
   }
 
@@ -167,9 +150,14 @@ class DnnlEngine final : public RegionEngine {
   }
 
   void Compile() {
+    current_ = &fixed_;
     fixed_.plan.reset();  // before, so that packed constants are not there twice
-    threads_ = 0;         // until it has worked
-    fixed_.plan = Compiler(fixed_.program, Tensors()).Compile();
+    ragged_.reset();
+    made_.Clear();
+    threads_ = 0;  // until it has worked
+    const bool ragged = IsRagged(fixed_.program);
+    fixed_.plan = Compiler(fixed_.program, Tensors(), ragged ? &made_ : nullptr).Compile();
+    if (ragged) ragged_ = std::make_unique<RaggedPlans>(fixed_.program, constants_, &made_);
     threads_ = collage_num_threads();
   }
 
@@ -177,10 +165,12 @@ class DnnlEngine final : public RegionEngine {
   int threads_ = 0;
   // Of a region without open dimensions.
   Compiled fixed_;
-  // Of one with open dimensions: its text, and the plans for sizes, those that were run last first.
+  // Of one with open dimensions: its text, and the plans for sizes.
   std::optional<SizedText> sized_;
-  std::list<std::pair<std::vector<int64_t>, Compiled>> plans_;
-  std::map<std::vector<int64_t>, decltype(plans_)::iterator> by_sizes_;
+  KeptPlans plans_;
+  // Of one on batches of sequences, what it is without their padding.
+  std::unique_ptr<RaggedPlans> ragged_;
+  // What plans share of what was made of constants, where there are several.
   MadeConstants made_;
   // What runs, or ran last.
   Compiled* current_ = nullptr;

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "dnnl_check_program.h"
+#include "dnnl_packed_program.h"
 
 namespace collage::onednn {
 namespace {
@@ -178,6 +179,7 @@ class Reader {
       }
       if (!program_.strips.emplace(first, count).second) Fail("strips has a group twice");
     }
+    if (root_.Find("packed") != nullptr) ReadPacked(Object(root_.Get("packed")));
     return std::move(program_);
   }
 
@@ -256,6 +258,15 @@ class Reader {
       for (const picojson::value& value : object.List("post")) op.post.push_back(ReadPostOp(Object(value)));
     }
     program_.ops.push_back(std::move(op));
+  }
+
+  void ReadPacked(const Object& object) {
+    program_.packed.valid = Id(object, "valid");
+    const std::vector<int> axes = object.Integers<int>("axes");
+    if (axes.size() % 2 != 0) Fail("the axes of packed values are no pairs");
+    for (size_t i = 0; i < axes.size(); i += 2) program_.packed.axes[Known(axes[i])] = axes[i + 1];
+    const std::vector<int> turned = Ids(object, "turned");
+    program_.packed.turned.insert(turned.begin(), turned.end());
   }
 
   void ReadGroups() {
@@ -350,6 +361,10 @@ Program ParseProgram(const std::string& text) {
   Program program = Reader(root).Read();
   try {
     CheckProgram(program);
+    if (IsRagged(program)) {
+      CheckPacked(program);
+      CheckProgram(AtTokens(program, 1, std::make_shared<native::RaggedRows>(1, 1)));
+    }
   } catch (const std::runtime_error& error) {
     Fail(error.what());
   }

@@ -8,11 +8,15 @@
 
 #include <dnnl.hpp>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 // Kernels, threads and memory that do without oneDNN.
-namespace collage::native {}
+namespace collage::native {
+class RaggedRows;
+}
 
 namespace collage::onednn {
 
@@ -66,7 +70,9 @@ struct MaskForm {
 struct Op {
   // "conv", "deconv", "upsampled_conv", "matmul", "attention", "pool", "eltwise", "binary", "softmax",
   // "layer_norm", "batch_norm", "standardise", "rms_norm", "group_norm", "channel_scale", "concat", "reduce",
-  // "variance", "resample", "reshape", "transpose".
+  // "variance", "resample", "reshape", "transpose", "gather_tokens" (rows of a padded tensor become packed
+  // ones) and "clear_padding" (the way back: in[1] has a truth for each row, and rows where it is false
+  // become 0), see Packed.
   std::string kind;
   // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram.
   // One that cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's
@@ -122,6 +128,19 @@ struct Op {
   bool InPairs() const { return kernel == "pairs"; }
 };
 
+// Values that have a row for each place of a padded batch of sequences, of which those of padding need not be
+// computed. As the program stands, they are padded as all others are; what it is where they have the rows of
+// tokens alone says AtTokens (dnnl_packed_program.h).
+struct Packed {
+  // The input that says which rows are tokens: batch, length, and axes of one element.
+  int valid = -1;
+  // How many axes of each of these values, the first ones, are its rows: batch times length of them.
+  std::map<int, int> axes;
+  // Those of them whose rows go place by place, and not sequence by sequence. Of tokens alone all are in the
+  // order of sequences.
+  std::set<int> turned;
+};
+
 // The form of programs that are read; no other is.
 constexpr int kProgramForm = 5;
 
@@ -138,6 +157,12 @@ struct Program {
   // Operators whose kernel is "strips" or "expansion" and that run together: the first one's index and how
   // many follow one another.
   std::map<int, int> strips;
+  Packed packed;
+  // Where the packed values have the rows of tokens alone, which these are; else nullptr.
+  std::shared_ptr<const native::RaggedRows> tokens;
+
+  // Whether a value has the rows of tokens alone.
+  bool IsPacked(int value) const { return tokens != nullptr && packed.axes.count(value) > 0; }
 };
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
@@ -148,7 +173,8 @@ struct Program {
 //      "bias": true, "strides": [1, 1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
 //               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],
-//      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]], "strips": [12, 5]}
+//      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]], "strips": [12, 5],
+//      "packed": {"valid": 3, "axes": [7, 2, 8, 1]}}
 Program ParseProgram(const std::string& text);
 
 }  // namespace collage::onednn

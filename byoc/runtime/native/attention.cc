@@ -18,6 +18,7 @@ class Attention {
  public:
   Attention(const AttentionShape& shape, int threads, const AttentionBlocking& blocking)
       : s_(shape),
+        blocking_(blocking),
         level_(BestLevel()),
         block_(std::min(s_.keys, blocking.keys)),
         step_(RoundUp(block_, level_.lanes)),
@@ -27,6 +28,7 @@ class Attention {
     // divided packs the keys once more.
     const int64_t heads = Heads();
     tasks_ = std::min<int64_t>(threads, heads);
+    if (s_.ragged != nullptr) return;
     if (heads % threads != 0 && heads < 4 * int64_t{threads}) {
       pieces_ = std::min<int64_t>(threads, DivideUp(s_.queries, level_.gemm.rows));
       tasks_ = std::min<int64_t>(threads, heads * pieces_);
@@ -37,11 +39,47 @@ class Attention {
   int pieces() const { return static_cast<int>(tasks_); }
 
   void Run(void* const* data, int64_t task) const {
+    float* const scratch = static_cast<float*>(data[3 + s_.num_masks + 1]) + task * TaskScratch();
+    if (s_.ragged != nullptr) return RunRagged(data, task, scratch);
+    const int64_t units = Heads() * pieces_;
+    RunUnits(data, units * task / tasks_, units * (task + 1) / tasks_, scratch);
+  }
+
+ private:
+  // Sequences are heads by heads of different lengths: tasks have about the same number of scores, each those
+  // heads whose middle lies in its share.
+  void RunRagged(void* const* data, int64_t task, float* scratch) const {
+    const int64_t heads = s_.groups * s_.heads;
+    const auto scores = [this](int64_t n) { return s_.ragged->LengthOf(n) * s_.ragged->LengthOf(n); };
+    int64_t all = 0, before = 0;
+    for (int64_t n = 0; n < s_.batch; ++n) all += heads * scores(n);
+    const auto task_of = [&](int64_t n, int64_t head) {
+      return (2 * (before + head * scores(n)) + scores(n)) * tasks_ / (2 * all);
+    };
+    for (int64_t n = 0; n < s_.batch; before += heads * scores(n++)) {
+      const int64_t tokens = s_.ragged->LengthOf(n);
+      if (tokens == 0) continue;
+      int64_t first = 0, end = heads;
+      while (first < heads && task_of(n, first) < task) ++first;
+      while (end > first && task_of(n, end - 1) > task) --end;
+      if (first == end) continue;
+      AttentionShape one = s_;
+      one.ragged = nullptr;
+      one.batch = 1;
+      one.queries = one.keys = tokens;
+      for (HeadSteps* const side : {&one.query, &one.key, &one.value, &one.result}) {
+        side->begin += s_.ragged->begin()[n] * side->row;
+      }
+      Attention(one, 1, blocking_).RunUnits(data, first, end, scratch);
+    }
+  }
+
+  // Heads, or pieces of them.
+  void RunUnits(void* const* data, int64_t begin, int64_t end, float* scratch) const {
     const auto pointer = [data](int i) { return static_cast<const float*>(data[i]); };
     const int result = 3 + s_.num_masks;
-    Memory memory(*this, static_cast<float*>(data[result + 1]) + task * TaskScratch());
-    const int64_t units = Heads() * pieces_;
-    for (int64_t unit = units * task / tasks_; unit < units * (task + 1) / tasks_; ++unit) {
+    Memory memory(*this, scratch);
+    for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t head = unit / pieces_, piece = unit % pieces_;
       const int64_t n = head / (s_.groups * s_.heads), g = head / s_.heads % s_.groups, h = head % s_.heads;
       const auto offset = [n, g, h](const HeadSteps& steps) {
@@ -76,7 +114,6 @@ class Attention {
     }
   }
 
- private:
   struct Head {
     const float *query, *key, *value;
     const float* added[AttentionShape::kMostMasks];
@@ -101,7 +138,12 @@ class Attention {
   int64_t PackedKeys() const { return Padded(PackedElements(s_.size, block_)); }
   int64_t PackedValues() const { return pack_values_ ? Padded(PackedElements(block_, s_.value_size)) : 0; }
   int64_t TaskScratch() const {
-    return PackedKeys() + PackedValues() + Padded(rows_ * step_) + Padded(rows_) + 2 * Padded(s_.queries);
+    int64_t rows = rows_, scores = rows_ * step_;
+    if (s_.ragged != nullptr) {  // of shorter sequences more rows are done at a time, but no more scores
+      rows = std::max(level_.gemm.rows, blocking_.scores / level_.lanes);
+      scores = std::max(scores, blocking_.scores);
+    }
+    return PackedKeys() + PackedValues() + Padded(scores) + Padded(rows) + 2 * Padded(s_.queries);
   }
 
   // The greatest of a matrix's numbers, or of their magnitudes.
@@ -278,6 +320,7 @@ class Attention {
   }
 
   const AttentionShape s_;
+  const AttentionBlocking blocking_;
   const Level& level_;
   const int64_t block_;     // keys of a block, at most
   const int64_t step_;      // from row to row of the scores

@@ -7,8 +7,10 @@
 #define COLLAGE_NATIVE_ATTENTION_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "native/crew.h"
+#include "native/ragged.h"
 
 namespace collage::native {
 
@@ -49,6 +51,10 @@ struct AttentionShape {
   int triangle = kNoTriangle;
   int64_t sees = 0;
   float beyond = 0;
+  // Where it is given, rows of query, key, value and result are packed tokens: of each sequence as many as it
+  // has, with steps from row to row, none from sequence to sequence. queries and keys are then the most that
+  // there may be of one, and a mask is the same for all sequences.
+  std::shared_ptr<const RaggedRows> ragged;
 };
 
 // How the work is cut: docs/native.md, "Blocking". Keys that are packed and used at a time; scores that are

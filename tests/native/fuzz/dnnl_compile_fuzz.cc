@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <dnnl.hpp>
 #include <memory>
+#include <vector>
 
 #include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
+#include "dnnl_packed_program.h"
 #include "dnnl_program.h"
 #include "fuzz_input.h"
 
@@ -50,6 +52,18 @@ tvm::runtime::NDArray Small(const collage::onednn::ValueType& type, float first)
   return tensor;
 }
 
+// Packed values for some tokens, whatever masks hide.
+Program SomeTokens(const Program& program) {
+  const Dims& valid = program.values[program.packed.valid].dims;
+  std::vector<uint8_t> truths(Elements(valid));
+  for (size_t i = 0; i < truths.size(); ++i) truths[i] = i % 3 == 0 ? 1 : 0;
+  const auto tokens = std::make_shared<collage::native::RaggedRows>(valid[0], valid[1]);
+  tokens->Set(truths.data());
+  Program some = collage::onednn::AtTokens(program, tokens->tokens(), tokens);
+  collage::onednn::CheckProgram(some);
+  return some;
+}
+
 void Run(const Program& program) {
   std::vector<tvm::runtime::NDArray> constants, tensors;
   for (const int value : program.constants) constants.push_back(Small(program.values[value], 0.5F));
@@ -75,7 +89,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
       collage::fuzz::MayRefuse([&] {
         const Program program = collage::onednn::ParseProgram({reinterpret_cast<const char*>(data), size});
-        if (IsSmall(program)) Run(program);
+        if (!IsSmall(program)) return;
+        Run(program);
+        if (collage::onednn::IsRagged(program)) Run(SomeTokens(program));
       });
     } catch (const dnnl::error& error) {
       // oneDNN has no such primitive; a program that wants one is refused.

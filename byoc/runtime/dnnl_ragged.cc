@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dnnl_ragged.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "dnnl_check_program.h"
+#include "dnnl_compiler.h"
+#include "dnnl_layout.h"
+#include "dnnl_packed_program.h"
+
+namespace collage::onednn {
+namespace {
+
+// What is added to the scores of keys, or stands in their place, so that their weights are nothing beside
+// those of others: frameworks write -10000, or the least float there is.
+constexpr float kUnseen = -9000;
+
+// Plans are made for numbers of tokens that so many divide: so few rows cost less than a plan of their own.
+constexpr int64_t kStep = 8;
+
+const Dims& ValidDims(const Program& program) { return program.values[program.packed.valid].dims; }
+
+// The operations that make masks which hide padding, with these as outputs.
+Program MasksOf(const Program& program) {
+  Program masks = program;
+  std::set<int> needed;
+  for (const Op& op : program.ops) {
+    if (!IsPackedAttention(program, op)) continue;
+    for (size_t m = 0; m < op.masks.size(); ++m) {
+      if (!op.masks[m].triangle) needed.insert(op.in[3 + m]);
+    }
+  }
+  masks.outputs.assign(needed.begin(), needed.end());
+  masks.ops.clear();
+  masks.of.clear();
+  masks.strips.clear();
+  masks.packed = {};
+  for (size_t i = program.ops.size(); i-- > 0;) {
+    const Op& op = program.ops[i];
+    const auto makes = [&](int value) { return needed.count(value) > 0; };
+    if (!makes(op.out) && std::none_of(op.more.begin(), op.more.end(), makes)) continue;
+    masks.ops.insert(masks.ops.begin(), op);
+    if (!program.of.empty()) masks.of.insert(masks.of.begin(), program.of[i]);
+    needed.insert(op.in.begin(), op.in.end());
+    for (const PostOp& post : op.post) {
+      if (post.operand >= 0) needed.insert(post.operand);
+    }
+  }
+  return masks;
+}
+
+bool SameView(const View& a, const View& b) {
+  return a.dims == b.dims && a.strides == b.strides && a.offset == b.offset;
+}
+
+}  // namespace
+
+RaggedPlans::RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made)
+    : program_(program),
+      constants_(constants),
+      made_(made),
+      valid_(std::find(program.inputs.begin(), program.inputs.end(), program.packed.valid) -
+             program.inputs.begin()),
+      tokens_(std::make_shared<native::RaggedRows>(ValidDims(program)[0], ValidDims(program)[1])) {
+  masks_.program = MasksOf(program_);
+  masks_.plan = PlanOf(masks_.program);
+  for (const int value : masks_.program.outputs) {
+    const ValueType& type = program_.values[value];
+    mask_bytes_.emplace_back(RowMajor(type.dims, type.dtype).get_size());
+  }
+  for (std::vector<char>& bytes : mask_bytes_) mask_data_.push_back(bytes.data());
+  for (const Op& op : program_.ops) {
+    if (!IsPackedAttention(program_, op)) continue;
+    for (size_t m = 0; m < op.masks.size(); ++m) {
+      if (op.masks[m].triangle) continue;
+      const std::vector<int>& outputs = masks_.program.outputs;
+      const size_t output = std::find(outputs.begin(), outputs.end(), op.in[3 + m]) - outputs.begin();
+      const View& view = op.views[4 + m];
+      const MaskForm& form = op.masks[m];
+      if (std::none_of(hiding_.begin(), hiding_.end(), [&](const Hiding& other) {
+            return other.output == output && SameView(other.view, view) &&
+                   other.form.chooses == form.chooses && other.form.keeps == form.keeps &&
+                   other.form.fill == form.fill;
+          })) {
+        hiding_.push_back({output, view, form});
+      }
+    }
+  }
+}
+
+Compiled* RaggedPlans::Choose(const std::vector<void*>& inputs) {
+  tokens_->Set(static_cast<const uint8_t*>(inputs[valid_]));
+  const int64_t padded = PaddedRows(program_);
+  const int64_t rows = std::max<int64_t>(1, (tokens_->tokens() + kStep - 1) / kStep) * kStep;
+  if (rows >= padded || !MasksHidePadding(inputs)) return nullptr;
+  if (Compiled* known = plans_.Find({rows})) return known;
+  return plans_.Add({rows}, [&](Compiled* made) {
+    made->program = AtTokens(program_, rows, tokens_);
+    CheckProgram(made->program);
+    made->plan = PlanOf(made->program);
+    constants_.Forget();
+  });
+}
+
+std::unique_ptr<Plan> RaggedPlans::PlanOf(const Program& program) {
+  std::vector<tvm::runtime::NDArray> tensors;
+  for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
+  return Compiler(program, tensors, made_).Compile();
+}
+
+bool RaggedPlans::MasksHidePadding(const std::vector<void*>& inputs) {
+  masks_.plan->Run(inputs, mask_data_);
+  return std::all_of(hiding_.begin(), hiding_.end(),
+                     [&](const Hiding& mask) { return HidesPadding(mask, mask_data_[mask.output]); });
+}
+
+bool RaggedPlans::HidesPadding(const Hiding& mask, const void* data) const {
+  const MaskForm& form = mask.form;
+  if (form.chooses && !(form.fill <= kUnseen)) return false;
+  const auto* const added = static_cast<const float*>(data);
+  const auto* const chosen = static_cast<const uint8_t*>(data);
+  View view = mask.view;
+  // What is the same for all of an axis is looked at once.
+  for (size_t axis = 1; axis < 4; ++axis) {
+    if (view.strides[axis] == 0) view.dims[axis] = 1;
+  }
+  const bool each_query = view.dims[3] > 1;
+  const int64_t length = tokens_->length();
+  bool hides = true;
+  ForEachElement(view, [&](const std::vector<int64_t>& at, int64_t place) {
+    const auto is_token = [&](int64_t i) {
+      return tokens_->place()[at[0] * length + i] != native::RaggedRows::kPadding;
+    };
+    if (!hides || (each_query && !is_token(at[3]))) return;
+    const bool keeps = form.chooses ? (chosen[place] != 0) == form.keeps : added[place] == 0;
+    const bool hidden = form.chooses ? !keeps : added[place] <= kUnseen;
+    hides = is_token(at[4]) ? keeps : hidden;
+  });
+  return hides;
+}
+
+}  // namespace collage::onednn
