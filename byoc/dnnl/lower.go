@@ -26,6 +26,10 @@ type lowering struct {
 	nodes map[relay.NodeID]region.ValueID
 	// made are constants of its own, by value: their elements, little-endian.
 	made map[region.ValueID][]byte
+	// packed are the values that may have the rows of tokens alone (ragged.go); tokensOf is the input that says which
+	// rows these are.
+	packed   map[region.ValueID]packed
+	tokensOf region.ValueID
 	// groups are the names of the composite functions and single operators, in order; the last one is being lowered.
 	groups []string
 }
@@ -182,6 +186,8 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 		l.add(&operation{kind: "variance", unbiased: y.unbiased, axes: y.axes, in: l.of(y.data, y.mean), out: out})
 	case *native.Norm:
 		l.norm(y, out)
+	case *native.Padding:
+		l.add(&operation{kind: "clear_padding", in: l.of(y.Data, y.Valid), out: out})
 	case *resize:
 		l.add(&operation{kind: "resample", algorithm: y.method, perm: canonical(y.layout), in: l.of(y.data), out: out})
 	default:

@@ -39,6 +39,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err := l.pairWeights(p.ConstantBytes); err != nil {
 		return nil, nil, err
 	}
+	l.pack()
 	return l.text()
 }
 
@@ -94,6 +95,7 @@ func (l *lowering) text() ([]byte, []region.ValueID, error) {
 		w.b.WriteString(",\n\"strips\": ")
 		w.numbers(l.stripRanges)
 	}
+	w.packed()
 	w.b.WriteString(",\n")
 	w.groups()
 	w.b.WriteString("}\n")
@@ -135,6 +137,30 @@ func (w *writer) numbers(list []int64) {
 		w.b.WriteString(strconv.FormatInt(v, 10))
 	}
 	w.b.WriteByte(']')
+}
+
+// packed writes which values may have the rows of tokens alone, in the order of their numbers.
+func (w *writer) packed() {
+	if len(w.l.packed) == 0 {
+		return
+	}
+	var axes, turned []int64
+	for id, v := range w.order {
+		one := w.l.packed[v]
+		if one.axes > 0 {
+			axes = append(axes, int64(id), int64(one.axes))
+		}
+		if one.turned {
+			turned = append(turned, int64(id))
+		}
+	}
+	fmt.Fprintf(&w.b, ",\n\"packed\": {\"valid\": %d, \"axes\": ", w.id(w.l.tokensOf))
+	w.numbers(axes)
+	if turned != nil {
+		w.b.WriteString(", \"turned\": ")
+		w.numbers(turned)
+	}
+	w.b.WriteByte('}')
 }
 
 func (w *writer) operation(o *operation) {

@@ -30,7 +30,7 @@ func New(install func() error) byoc.Backend { return backend{install} }
 // Rules are all patterns, those of each kernel most specific first.
 var Rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(normRules(), upsampledRules(), winogradRules(), narrowRules(),
-		productRules(), stripRules(), GridRules("native.grid"))
+		productRules(), stripRules(), GridRules("native.grid"), raggedRules())
 })
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(Rules()) })
