@@ -18,6 +18,7 @@ import (
 	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/ragged"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
@@ -35,6 +36,9 @@ const (
 	// missing) and gives the pass symbolic.Settle, which Normalise does without names: it gives a module with open
 	// dimensions the form that it would have with fixed ones.
 	OpenDimensionsPass = "collage.transform.OpenDimensions"
+	// ClearPaddingPass takes the name of the input that says which places of padded batches are tokens and gives the
+	// pass (ragged.ClearPadding).
+	ClearPaddingPass = "collage.transform.ClearPadding"
 	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the
 	// plan says.
 	ReplayPass = "collage.transform.Replay"
@@ -91,8 +95,8 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		OpenDimensionsPass: openDimensionsPass,
-		PartitionFunction:  placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
+		OpenDimensionsPass: openDimensionsPass, ClearPaddingPass: clearPaddingPass,
+		PartitionFunction: placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
 		PlanFunction: placer(PlanFunction, planFunction), PlanTableFunction: planTable,
 		PlanExplainFunction: planExplain, PlanDiffFunction: planDiff, PlanPageFunction: planPage, PlanPictureFunction: planPicture,
 		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
@@ -200,6 +204,17 @@ func openDimensionsPass(args []bridge.Value) (any, error) {
 	}
 	return makePass("CollageOpenDimensions", func(mod *bridge.Object) (*bridge.Object, error) {
 		return symbolic.Settle(mod, inputs)
+	})
+}
+
+func clearPaddingPass(args []bridge.Value) (any, error) {
+	mask, err := argument(args, 0, ClearPaddingPass)
+	if err != nil {
+		return nil, err
+	}
+	return makePass("CollageClearPadding", func(mod *bridge.Object) (*bridge.Object, error) {
+		out, _, err := ragged.ClearPadding(mod, mask)
+		return out, err
 	})
 }
 

@@ -23,7 +23,7 @@ STEPS = {
     "winograd": "conv winograd", "narrow": "narrow_conv",
     "upsampled": "upsampled_conv", "product": "product", "strips": "strips",
     "expansion": "strips", "attention": "attention", "norm": "norm",
-    "grid": "grid",
+    "grid": "grid", "ragged": "clear padding",
 }  # fmt: skip
 LEVELS = ("plain", "avx2", "avx512")
 
@@ -157,6 +157,8 @@ def compositions(grid):
          (grid.input(2, 9, 11, 20), *last)),
         ("sum_channel_scale_relu", lambda x, y, gain, shift: nn.relu((x + y) * gain + shift),
          (grid.input(1, 16, 9, 11), *channels)),
+        ("ragged", lambda valid, x: relay.where(valid, x, relay.const(0.0)),
+         (relay.greater(grid.input(2, 3, 1), relay.const(0.0)), grid.input(2, 3, 20))),
         ("channel_scale", lambda x, gain, shift: x * gain + shift, channels),
         ("channel_scale_relu", lambda x, gain, shift: nn.relu(x * gain + shift), channels),
     ]  # fmt: skip

@@ -45,6 +45,9 @@ func newPassContext(level int, disabled []string) (*bridge.Object, error) {
 	return v.Object()
 }
 
+// InferTypes gives a module the types of what is new in it.
+func InferTypes(mod *bridge.Object) (*bridge.Object, error) { return runPass(mod, "InferType") }
+
 // runPass applies one of Relay's passes, named as relay._transform names it.
 func runPass(mod *bridge.Object, name string, args ...any) (*bridge.Object, error) {
 	v, err := bridge.Global("relay._transform."+name, args...)

@@ -243,6 +243,7 @@ def compile(
     progress: Shown = False,
     verify: bool = True,
     dynamic: Mapping[str, Any] | None = None,
+    ragged: str | None = None,
 ) -> Executable:
     """Place and build ``module``.
 
@@ -266,6 +267,9 @@ def compile(
     ``dynamic`` says what is known of open dimensions of the module's inputs: {name: {axis: Dim("len", 1, 512)}}, or
     (least, most) for one without a name. Dimensions of one Dim (a ``torch.export.Dim`` is one, too) have one size, and
     networks are measured and checked over all sizes that there may be (docs/dynamic.md). It needs ``out``.
+
+    ``ragged`` names the input of batch and length that says which places of a padded batch are tokens, an attention
+    mask: outputs are 0 at all others, which need not be computed (transform.ClearPadding).
     """
     options = transform.given(locals())
     workerside.refuse()
@@ -284,6 +288,10 @@ def compile(
         raise errors.OptionError(
             "memory_limit_executable needs out, a file for the executable", option="memory_limit_executable"
         )
+    if ragged is not None:
+        module = _normalised(module, params, options.get("disabled_passes"))
+        module = tvm.transform.Sequential([transform.ClearPadding(ragged), tvm.relay.transform.InferType()])(module)
+        params = None
     if plan is None and out is not None and not options.get("only"):
         searching = {
             "out": str(out),

@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
-from . import errors, export, plans, region, seeded, virtual_machine
+from . import errors, export, plans, ragged, region, seeded, virtual_machine
 from .transform import File
 
 # What a file was when it was opened: its device, number, bytes and time.
@@ -99,6 +99,33 @@ class Executable:
         self._require_inputs()
         self.executor.run()
         return list(region.outputs_of(self.executor))
+
+    def run_packed(self, inputs: Mapping[str, Any], splits: Any, *, mask: str) -> list[np.ndarray]:
+        """Run it once on sequences of different lengths, given as their tokens, one behind the other.
+
+        ``splits`` says where each sequence begins, and behind them how many tokens there are (collage.ragged: jagged
+        tensors of PyTorch's, ragged ones of TensorFlow's and lists of Arrow's have such offsets). ``mask`` names the
+        input that says which places are tokens, which is made of them. Inputs that have a row for each place are given
+        as rows of tokens, [tokens, ...], all others as for ``run``. Outputs that have such rows come back so, those
+        with a row for each sequence without rows of sequences that there are none of. There may be fewer sequences,
+        and shorter ones, than the model was compiled for (``ragged=`` keeps them from being computed). Raises
+        ValueError for splits that do not ascend, or contradict an input, before anything runs, and as ``run`` does.
+        """
+        shapes = self.inputs
+        if mask not in shapes or len(shapes[mask][0]) != 2 or -1 in shapes[mask][0]:
+            raise errors.InputError(
+                f"mask names {mask!r}, which is no input of batch and length, of fixed sizes; the model has "
+                + ", ".join(f"{name} {list(shape)}" for name, (shape, _) in shapes.items())
+            )
+        if mask in inputs:
+            raise errors.InputError(f"the mask {mask} is made of splits, and was given, too")
+        (batch, length), kind = shapes[mask]
+        rows = ragged.Splits(splits, batch, length)
+        given = {mask: rows.mask.astype(kind)}
+        for name, value in inputs.items():
+            shape = shapes[name][0] if name in shapes else ()
+            given[name] = rows.padded(name, value, shape) if shape[:2] == (batch, length) else value
+        return [rows.packed(out) for out in self.run(given)]
 
     def benchmark(
         self,

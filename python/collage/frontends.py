@@ -110,8 +110,11 @@ class Model:
             "operator_counts": dict(sorted(counts.items())),
         }
 
-    def question(self, seed=0):
-        """What to ask a witness of the model (collage.witness), as plain data; None where TVM alone reads such."""
+    def question(self, seed=0, ones=()):
+        """What to ask a witness of the model (collage.witness), as plain data; None where TVM alone reads such.
+
+        ``ones`` are inputs that are 1 everywhere; the others are drawn.
+        """
         if self.format not in ("onnx", "pt2", "tflite", "torchscript"):
             return None
         return {
@@ -124,6 +127,7 @@ class Model:
                 name: {"dtype": str(value.dtype), "shape": list(value.shape), "hex": value.tobytes().hex()}
                 for name, value in self._fixed.items()
             },
+            "ones": [name for name in ones if name in self.inputs],
             "seed": seed,
         }
 

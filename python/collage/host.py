@@ -18,12 +18,15 @@ from . import difference, export, frontends, library, registration, tvm_threads
 
 
 def load_model(spec_json):
-    """collage.host.load_model: what frontends.load takes, by name, as JSON -> [IRModule, info JSON]."""
+    """collage.host.load_model: what frontends.load takes, by name, as JSON -> [IRModule, info JSON].
+
+    With "ones", names of inputs that are 1 everywhere when another engine is asked about the model.
+    """
     spec = json.loads(spec_json)
     given = (spec.get(name) for name in ("params", "input_shapes", "format", "input_values", "dynamic"))
     model = frontends.load(spec["model"], *given)
     info = model.info()
-    info["question"] = model.question(spec.get("seed") or 0)
+    info["question"] = model.question(spec.get("seed") or 0, spec.get("ones") or ())
     info["parameter_bytes"] = frontends.parameter_bytes(model.module)
     return [model.module, json.dumps(info)]
 

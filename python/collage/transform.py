@@ -212,3 +212,14 @@ def Normalise(disabled_passes: Sequence[str] | None = None) -> tvm.transform.Pas
     library.load()
     options = {} if disabled_passes is None else {"disabled_passes": list(disabled_passes)}
     return tvm.get_global_func("collage.transform.Normalise")(json.dumps(options))
+
+
+def ClearPadding(mask: str) -> tvm.transform.Pass:  # noqa: N802
+    """The pass that makes a module known as one on padded batches of sequences (docs/dynamic.md).
+
+    ``mask`` is the input of batch and length, of fixed sizes, that says which places are tokens. Wherever padding
+    would leave what works row by row, outputs among it, it becomes 0; backends that know of it need not compute it.
+    The module must have types (InferType); an OptionError says what is wrong with the mask.
+    """
+    library.load()
+    return tvm.get_global_func("collage.transform.ClearPadding")(mask)

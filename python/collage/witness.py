@@ -36,6 +36,10 @@ _DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Ran
 _QUANTISED = {"QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"}
 
 
+# What stands before the names of inputs in the file of answers.
+_GIVEN = "given "
+
+
 class UncheckedError(errors.CollageError):
     """Nobody could answer; the text says why."""
 
@@ -45,7 +49,7 @@ def answer(question):
     from . import seeded
 
     types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
-    values = seeded.inputs(question.get("seed") or 0, types)
+    values = {**seeded.inputs(question.get("seed") or 0, types), **_ones(question)}
     if question["format"] == "tflite":
         return _lite(question, values)
     if question["format"] != "onnx":
@@ -55,6 +59,18 @@ def answer(question):
     for name, one in (question.get("values") or {}).items():
         values[name] = np.frombuffer(bytes.fromhex(one["hex"]), one["dtype"]).reshape(one["shape"])
     return _onnx(question, values)
+
+
+def answers(archive):
+    """(outputs, {name: array} of the inputs that were not drawn) of the file that a witness wrote."""
+    given = {name.removeprefix(_GIVEN): archive[name] for name in archive.files if name.startswith(_GIVEN)}
+    return [archive[f"arr_{number}"] for number in range(len(archive.files) - len(given))], given
+
+
+def _ones(question):
+    """{name: array} of the inputs that are 1 everywhere."""
+    wanted = question.get("ones") or ()
+    return {one["name"]: np.ones(one["shape"], one["dtype"]) for one in question["inputs"] if one["name"] in wanted}
 
 
 def ask(question):
@@ -68,7 +84,7 @@ def ask(question):
         if "unchecked" in told:
             raise UncheckedError(told["unchecked"])
         with np.load(out) as archive:
-            return told["engine"], told["loose"], [archive[f"arr_{number}"] for number in range(len(archive.files))]
+            return told["engine"], told["loose"], answers(archive)[0]
 
 
 def operators(proto):
@@ -219,7 +235,8 @@ def main():
     question = json.load(sys.stdin)
     try:
         engine, loose, outputs = answer(question)
-        np.savez(question["out"], *outputs)
+        # What was not drawn stands with the answers, for who runs the same.
+        np.savez(question["out"], *outputs, **{_GIVEN + name: value for name, value in _ones(question).items()})
         told = {"engine": engine, "loose": loose}
     except UncheckedError as error:
         told = {"unchecked": str(error)}

@@ -22,12 +22,13 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/ragged"
 	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
 type modelFlags struct {
-	params, format, target, store         string
+	params, format, target, store, ragged string
 	tuningLog                             string
 	backends, shapes, values, pin, forbid []string
 	devices                               []string
@@ -56,6 +57,8 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&m.dynamic, "dynamic", nil, "leave dimensions of an input open that the model leaves open, as "+
 		"`NAME:0,1` or, with the sizes that it may have, NAME:1=1..512: TVM's virtual machine then runs it at any size, and "+
 		"it is measured all over the sizes given, else at the one of --input-shape; may be repeated")
+	flags.StringVar(&m.ragged, ragged.Option, "", "the `INPUT` of batch and length that says which places are tokens, an "+
+		"attention mask: outputs become 0 at the others, which need not be computed")
 }
 
 // declareOption declares the flag of an option (settings.Options), whose value goes where that points.
@@ -366,8 +369,8 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
 		Model: model, Params: m.params, InputShapes: m.inputShapes, InputValues: m.inputValues,
-		Dynamic: m.openAxes,
-		Format:  m.format, Options: decide.Options{
+		Dynamic: m.openAxes, Ragged: m.ragged,
+		Format: m.format, Options: decide.Options{
 			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Precision: m.precision,
 			Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,

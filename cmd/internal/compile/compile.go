@@ -23,6 +23,8 @@ import (
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/ragged"
+	"github.com/collage-tvm/collage/pass/report"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
@@ -45,6 +47,8 @@ type Options struct {
 	// Dynamic are dimensions of inputs that stay open, with the sizes between which they may be (nil for any); InputShapes
 	// then say at which sizes they are tried.
 	Dynamic map[string]map[int64]*[2]int64
+	// Ragged is the input that says which places of a padded batch are tokens (ragged.ClearPadding); "" for none.
+	Ragged string
 	// Format is "onnx", "pt2", "relay", "tflite" or "torchscript"; "" to tell by the file.
 	Format string
 	// Output is the executable, .so or .tar.
@@ -221,6 +225,9 @@ func (c *compilation) given() map[string]any {
 	if len(c.Dynamic) > 0 {
 		spec["dynamic"] = c.Dynamic
 	}
+	if c.Ragged != "" {
+		spec["ones"] = []string{c.Ragged} // what an engine that does not clear padding is asked has none
+	}
 	return spec
 }
 
@@ -270,8 +277,32 @@ func (c *compilation) load(info *ModelInfo) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Model, err)
 	}
-	step.Done("done")
+	if c.Ragged != "" {
+		values, err := c.clearPadding()
+		if err != nil {
+			return err
+		}
+		step.Done("done; padding is 0 in %s", report.Counted(values, "value"))
+	} else {
+		step.Done("done")
+	}
 	return c.ctx.Err()
+}
+
+// clearPadding makes the network known as one on padded batches, and gives in how many values padding became 0.
+func (c *compilation) clearPadding() (values int, err error) {
+	cleared, values, err := ragged.ClearPadding(c.module, c.Ragged)
+	if err != nil {
+		return 0, err
+	}
+	defer cleared.Release()
+	typed, err := normalise.InferTypes(cleared)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", c.Model, err)
+	}
+	c.module.Release()
+	c.module = typed
+	return values, nil
 }
 
 // lastMessage is what TVM says, without the class.

@@ -30,6 +30,9 @@ WORKLOADS = {
     "bert_base_128": Workload(
         functools.partial(bert.bert_base, tokens=128), "12 layers of 768 units with GELU on [1, 128, 768]"
     ),
+    "bert_base_masked": Workload(
+        functools.partial(bert.bert_base, tokens=128, masked=True), "bert_base_128 with an attention mask, [1, 128]"
+    ),
     "efficientnet_b0": Workload(efficientnet.efficientnet_b0, "whole, on [1, 3, 224, 224]"),
     "unet": Workload(unet.unet, "four levels, 32 to 512 channels, on [1, 3, 256, 256]"),
     "vit_b16": Workload(vit.vit_b16, "whole, on [1, 3, 224, 224]"),

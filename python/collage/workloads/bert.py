@@ -40,8 +40,10 @@ def _matmul(a, b, batch, heads, rows, inner, columns):
     return relay.reshape(relay.nn.batch_matmul(a, b), (batch, heads, rows, columns))
 
 
-def attention(net, x, name, shape, units, heads):
-    """Multi-head self-attention on [batch, tokens, units], shape being the first two."""
+def attention(net, x, name, shape, units, heads, padding=None):
+    """Multi-head self-attention on [batch, tokens, units], shape being the first two; ``padding`` is added to the
+    scores of keys, [batch, 1, 1, tokens].
+    """
     (batch, tokens), size = shape, units // heads
 
     def project(part):
@@ -50,7 +52,8 @@ def attention(net, x, name, shape, units, heads):
 
     query, key, value = (project(f"linear_layers.{index}") for index in range(3))
     scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), batch, heads, tokens, size, tokens)
-    weights = relay.nn.softmax(relay.divide(scores, relay.const(math.sqrt(size), "float32")), axis=-1)
+    scores = relay.divide(scores, relay.const(math.sqrt(size), "float32"))
+    weights = relay.nn.softmax(scores if padding is None else relay.add(scores, padding), axis=-1)
     mixed = relay.transpose(_matmul(weights, value, batch, heads, tokens, tokens, size), (0, 2, 1, 3))
     joined = relay.reshape(mixed, (batch, tokens, units))
     return linear(net, joined, f"{name}.output_linear", shape, units, units)
@@ -78,11 +81,19 @@ def gelu(x):
     return relay.multiply(half, relay.add(erf, relay.const(1.0, "float32")))
 
 
-def bert_base(batch=1, layers=12, tokens=384, units=768, heads=12):
-    """Post-norm encoder with GELU, after the embedding: [batch, tokens, 768] -> [batch, tokens, 768]."""
+def bert_base(batch=1, layers=12, tokens=384, units=768, heads=12, masked=False):
+    """Post-norm encoder with GELU, after the embedding: [batch, tokens, 768] -> [batch, tokens, 768].
+
+    ``masked`` gives it an attention mask, [batch, tokens], 0 for padding, which becomes -10000 as in Devlin et al.
+    """
     net = Network("bert_base")
     x = net.input("input0", (batch, tokens, units))
     shape = (batch, tokens)
+    padding = None
+    if masked:
+        mask = relay.cast(net.input("input1", shape, "int64"), "float32")
+        hidden = relay.subtract(relay.const(1.0, "float32"), relay.reshape(mask, (batch, 1, 1, tokens)))
+        padding = relay.multiply(hidden, relay.const(-10000.0, "float32"))
 
     def norm(x, name):
         gamma = net.parameter(f"{name}.weight", (units,), mean=1.0, std=0.1)
@@ -91,7 +102,7 @@ def bert_base(batch=1, layers=12, tokens=384, units=768, heads=12):
     for layer in range(layers):
         name = f"encoder.layer.{layer}"
         x = norm(
-            relay.add(attention(net, x, f"{name}.attention", shape, units, heads), x),
+            relay.add(attention(net, x, f"{name}.attention", shape, units, heads, padding), x),
             f"{name}.attention.norm",
         )
         hidden = gelu(linear(net, x, f"{name}.intermediate.dense", shape, units, 4 * units))
