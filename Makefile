@@ -134,6 +134,9 @@ bench-dynamic: setup peers ## networks whose sizes vary, beside engines that fin
 	@PYTHONPATH=scripts .venv-peers/bin/python -m models --open
 	@.venv/bin/python scripts/bench_dynamic.py --json docs/results/dynamic.json $(ARGS) | tee docs/results/dynamic.txt
 
+bench-ragged: setup peers ## padded batches, of which tokens alone are computed, beside engines that compute padding; writes docs/results/ragged.*
+	@.venv/bin/python scripts/bench_ragged.py --json docs/results/ragged.json $(ARGS) | tee docs/results/ragged.txt
+
 bench-serve: setup ## collage serve under load beside MLServer with ONNX Runtime; writes docs/results/serve.{txt,json}
 	@scripts/serve_peer.sh
 	@.venv/bin/python scripts/bench_serve.py --json docs/results/serve.json $(ARGS) | tee docs/results/serve.txt

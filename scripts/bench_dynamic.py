@@ -57,8 +57,10 @@ def inputs(path):
     }
 
 
-def values(asked, sizes):
-    """Random inputs at these sizes, the same for all engines: words are small whole numbers, masks all ones."""
+def values(asked, sizes, lengths=None):
+    """Random inputs at these sizes, the same for all engines: words are small whole numbers, masks all ones, or, of a
+    batch of sequences of so many tokens, ones for these.
+    """
     import numpy as np
 
     rng = np.random.default_rng(sum(sizes.values()))
@@ -67,6 +69,8 @@ def values(asked, sizes):
         shape = [sizes.get(dim, dim) for dim in dims]
         if "mask" in name:
             made[name] = np.ones(shape, dtype)
+            if lengths is not None:
+                made[name] *= np.arange(shape[1]) < np.array(lengths)[:, None]
         elif dtype.startswith("int"):
             made[name] = rng.integers(0, 900, shape).astype(dtype)
         else:
@@ -118,12 +122,14 @@ class _Torch:
     def __init__(self, path, threads):
         sys.path.insert(0, str(TREE / "scripts"))
         import torch
+        from models import ragged
         from models.table import OPEN
 
         self.version, self.torch = torch.__version__, torch
         torch.set_num_threads(threads)
         torch.manual_seed(0)  # as the file was written
-        network, _ = OPEN[Path(path).name.removesuffix(".open.onnx")][0]()
+        name, _, kind = Path(path).name.removesuffix(".onnx").partition(".")
+        network, _ = OPEN[name][0]() if kind == "open" else ragged.named(name)
         self.network = network.eval()
 
     def run(self, given):
@@ -147,6 +153,14 @@ RUNNERS = {
 }
 
 
+def resident_mb():
+    """The memory that this process has. (The most that it had is what reading the model's file took.)"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 def work(engine, path, model, threads):
     """Serve runs: a line with sizes in, a line with milliseconds out, and the output's file where one is named."""
     import numpy as np
@@ -158,7 +172,7 @@ def work(engine, path, model, threads):
     print(json.dumps({"version": running.version}), file=out, flush=True)
     for line in sys.stdin:
         told = json.loads(line)
-        given = values(asked, told["sizes"])
+        given = values(asked, told["sizes"], told.get("lengths"))
         began = time.perf_counter()
         output = running.run(given)  # after a change of shape: it counts as all others do
         once = time.perf_counter() - began
@@ -169,10 +183,11 @@ def work(engine, path, model, threads):
             times.append(time.perf_counter() - began)
         if told.get("out"):
             np.save(told["out"], output)
-        print(json.dumps({"first_ms": 1e3 * once, "ms": 1e3 * sum(times) / len(times)}), file=out, flush=True)
+        answer = {"first_ms": 1e3 * once, "ms": 1e3 * sum(times) / len(times), "resident_mb": resident_mb()}
+        print(json.dumps(answer), file=out, flush=True)
 
 
-class _Process:
+class Process:
     def __init__(self, engine, path, model, threads):
         python = PEERS if engine in OF_TORCH else sys.executable
         command = [str(python), __file__, "--work", engine, "--threads", str(threads), str(path), str(model)]
@@ -187,9 +202,9 @@ class _Process:
             raise SystemExit(f"bench-dynamic: error: an engine ended: {self.process.stderr.read().strip()[-800:]}")
         return json.loads(line)
 
-    def ask(self, sizes, out=None):
+    def ask(self, sizes, out=None, lengths=None):
         time.sleep(PAUSE_S)
-        print(json.dumps({"sizes": sizes, "out": out}), file=self.process.stdin, flush=True)
+        print(json.dumps({"sizes": sizes, "out": out, "lengths": lengths}), file=self.process.stdin, flush=True)
         return self._answer()
 
     def close(self):
@@ -231,7 +246,7 @@ def measured(model, given, folder):
     path, seconds = compiled(model, asked, domains, given, folder)
     of_torch = OF_TORCH if PEERS.exists() and model.name.endswith(".open.onnx") else ()
     engines = {
-        engine: _Process(engine, path if engine == "collage" else model, model, given.threads)
+        engine: Process(engine, path if engine == "collage" else model, model, given.threads)
         for engine in (*ENGINES, *of_torch)
     }
     order = random.Random(0)

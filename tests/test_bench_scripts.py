@@ -17,6 +17,7 @@ import schemas
 from conftest import SAMPLES, TREE, environment
 from test_dynamic_domains import two_inputs
 from test_json import small_network
+from test_ragged import sentences
 
 RESULTS = TREE / "docs" / "results"
 
@@ -195,6 +196,26 @@ def test_bench_dynamic(tmp_path):
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert told.returncode != 0 and why in told.stderr
+
+
+def test_bench_ragged(tmp_path):
+    if not {"native", "onnxruntime", "openvino"} <= set(placed.usable()):
+        pytest.skip("native, ONNX Runtime or OpenVINO is not usable here")
+    model, file = sentences(tmp_path / "sentences.onnx"), tmp_path / "ragged.json"
+    text = script("bench_ragged", model, "--lengths", "sentences,full", "--rounds", 2, "--search-time", "8s", "--db",
+                  tmp_path / "costs.jsonl", "--json", file, folder=tmp_path)  # fmt: skip
+    lines = readable(text, "sentences.onnx", "rounds").splitlines()
+    assert "is wrong" not in text
+    assert sum(line.startswith("sentences.onnx") for line in lines) == 2
+    assert sum("the same kernels with padding to ours" in line for line in lines) == 2
+    few, full = schemas.hold("files/ragged", schemas.parsed(file.read_text()))["batches"]
+    assert full["lengths"] == [10] * 4 and max(few["lengths"]) <= 10
+    assert set(few["ms"]) == {"collage", "padded", "onnxruntime", "openvino"}
+    told = subprocess.run(
+        [sys.executable, TREE / "scripts" / "bench_ragged.py", two_inputs(tmp_path / "open.onnx")],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert told.returncode != 0 and "has no input of batch and length, of fixed sizes" in told.stderr
 
 
 @pytest.mark.long
@@ -536,6 +557,7 @@ def test_every_script_is_here():
         "bench_partition",
         "bench_precision",
         "bench_quantised",
+        "bench_ragged",
         "bench_scale",
         "bench_drop_in",
         "bench_dynamic",

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the networks as files: python -m models [--only NAME,...] [--exporter new|old|pt2] [--open] [--out FOLDER].
+    python -m models --ragged NAME_BATCHxLENGTH,...
 
 "new" is torch.onnx.export as it is by default (dynamo=True), "old" the one by TorchScript, "pt2" torch.export.save. A
 file NAME.EXPORTER.onnx, or NAME.pt2, that is there stays. What an exporter cannot write is told, and is no error of
 ours; with none written the exit code is 1. With --open those networks are written that table.OPEN has, as
-NAME.open.onnx by "new", with the dimensions open that stand there.
+NAME.open.onnx by "new", with the dimensions open that stand there; with --ragged encoders on padded batches of those
+sizes, as NAME.ragged.onnx (ragged.NETWORKS).
 """
 
 import argparse
@@ -23,6 +25,7 @@ def arguments():
     parser.add_argument("--only", default="", help="these, with commas between them")
     parser.add_argument("--exporter", choices=EXPORTERS, help="this one instead of all")
     parser.add_argument("--open", action="store_true", help="networks with open dimensions")
+    parser.add_argument("--ragged", default="", help="encoders on padded batches, as layer_8x64")
     parser.add_argument("--out", type=Path, default=Path("build/models"), help="the folder")
     return parser.parse_args()
 
@@ -79,12 +82,27 @@ def write_open(networks, given):
     return 0
 
 
+def write_ragged(given):
+    """Encoders on padded batches, by their names; what is there stays."""
+    from . import ragged
+
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.ragged.split(","):
+        path = given.out / f"{name}.ragged.onnx"
+        if not path.exists():
+            write(lambda name=name: ragged.named(name), "new", path)
+            print(f"models: {name:20} {path.stat().st_size / 1e6:7.1f} MB", flush=True)
+    return 0
+
+
 def main():
     given = arguments()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     from .table import NETWORKS, OPEN
 
+    if given.ragged:
+        return write_ragged(given)
     if given.open:
         return write_open(OPEN, given)
     names = given.only.split(",") if given.only else list(NETWORKS)
