@@ -7,10 +7,9 @@ the padding, and PyTorch's nested tensors, which do not.
 
 Each network is written for a batch as long as its longest sequence, so that nothing is padded that a tokenizer would
 not pad, with random weights (scripts/models/ragged.py; `make peers` has what it takes); what has too many rows is left
-out (NETWORKS). It is compiled with and without
---ragged, by the same backends. Each engine runs in a process of its own, all in turn, in each round once; of each the
-fastest round counts. Answers are held to ONNX Runtime's, where tokens are. With MODEL.onnx, a network of one's own with
-a mask of fixed size among its inputs, PyTorch is left out.
+out (NETWORKS). It is compiled with and without --ragged, by the same backends. Each engine runs in a process of its
+own, all in turn, in each round once; of each the fastest round counts. Answers are held to ONNX Runtime's, where tokens
+are. With MODEL.onnx, a network of one's own with a mask of fixed size among its inputs, PyTorch is left out.
 
 Lengths are drawn, with a seed for each kind and batch: the natural logarithm is normal, about that of the median, as
 lengths of texts usually are. They are our own choice, not those of a set of texts; "full" is a batch without padding.

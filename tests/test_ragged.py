@@ -74,6 +74,12 @@ def adds_infinity(scores, mask):
     return relay.add(scores, relay.where(truths(mask), relay.const(0.0), relay.const(float("-inf"))))
 
 
+def of_each_query(scores, mask):
+    """As transformers writes it, with a row for each query, of which those of padding see nothing."""
+    both = relay.logical_and(truths(mask), relay.reshape(mask, (BATCH, 1, LENGTH, 1)))
+    return relay.where(both, scores, relay.const(decoder.LOWEST, "float32"))
+
+
 def hides_nothing(scores, mask):
     return relay.add(scores, relay.multiply(relay.cast(truths(mask), "float32"), relay.const(0.5)))
 
@@ -81,7 +87,7 @@ def hides_nothing(scores, mask):
 FORMS = {
     "added": {"hide": adds}, "chosen": {"hide": chooses}, "infinity": {"hide": adds_infinity},
     "turned": {"hide": adds, "turned": True}, "causal": {"hide": adds, "causal": True},
-    "seen": {"hide": hides_nothing},
+    "queries": {"hide": of_each_query}, "seen": {"hide": hides_nothing},
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // packed is a value that may have the rows of tokens alone.
@@ -24,7 +25,7 @@ type packing struct {
 	valid region.ValueID
 	// rows is batch times length.
 	batch, length, rows int64
-	ops                 map[*operation]bool
+	ops                 map[*operation]byRow
 	// wanted has for each value how its rows go as those see them who read rows of tokens (packed.turned), each time.
 	wanted map[region.ValueID][]bool
 }
@@ -35,11 +36,17 @@ type row struct {
 	turned bool
 }
 
+// byRow is what an operation that works row by row reads rows of, and how those of its results go.
+type byRow struct {
+	turned bool
+	rows   []row
+}
+
 // pack finds what the runtime may compute for tokens alone where a region ends in native.RaggedKernel, has the tokens
 // gathered before it, and notes the values that then have rows of tokens (byoc/runtime/dnnl_ragged.h). It changes
 // nothing of what is computed. It runs last, as it follows what others have joined.
 func (l *lowering) pack() {
-	p := &packing{l: l, valid: noValue, ops: map[*operation]bool{}, wanted: map[region.ValueID][]bool{}}
+	p := &packing{l: l, valid: noValue, ops: map[*operation]byRow{}, wanted: map[region.ValueID][]bool{}}
 	for _, o := range l.ops {
 		if o.kind == "clear_padding" && slices.Contains(l.p.Inputs, o.in[1]) {
 			p.valid = o.in[1]
@@ -68,7 +75,7 @@ func (l *lowering) pack() {
 		if !ok {
 			continue
 		}
-		p.ops[o] = true
+		p.ops[o] = byRow{turned, rows}
 		// Tokens are moved for what gains by it, which is no function of single numbers.
 		gains = gains || o.kind == "matmul" || o.kind == "attention"
 		for _, r := range rows {
@@ -78,14 +85,6 @@ func (l *lowering) pack() {
 	if gains {
 		p.gather()
 	}
-}
-
-func elements(shape []int64) int64 {
-	count := int64(1)
-	for _, d := range shape {
-		count *= d
-	}
-	return count
 }
 
 // axes is how many of a value's axes, the first ones, are its rows; 0 where it has not a row for each token.
@@ -149,11 +148,7 @@ func (p *packing) rowByRow(o *operation, turned bool) (rows []row, ok bool) {
 			return nil, false
 		}
 		data = o.in
-	case "softmax":
-		if !within(o.axes) {
-			return nil, false
-		}
-	case "concat":
+	case "softmax", "concat":
 		if !within(o.axes) {
 			return nil, false
 		}
@@ -215,7 +210,7 @@ func (p *packing) sameRanks(o *operation) bool {
 // isWeight says that a value is a constant that is one matrix, or less, for all rows.
 func (p *packing) isWeight(v region.ValueID) bool {
 	shape := p.l.types[v].Shape
-	return p.l.isConstant(v) && elements(shape[:max(0, len(shape)-2)]) == 1
+	return p.l.isConstant(v) && relay.Elements(shape[:max(0, len(shape)-2)]) == 1
 }
 
 // readsRows says whether an operation, whose result has its rows in n axes, reads those of a value, and whether it is
@@ -270,7 +265,7 @@ func (p *packing) bySequence(o *operation, turned bool) (rows []row, ok bool) {
 // order says how attention sees a value's rows: each within a row of the value, which go sequence by sequence, or place
 // by place.
 func (p *packing) order(view strides, v region.ValueID) (turned, ok bool) {
-	width := elements(p.l.types[v].Shape) / p.rows
+	width := relay.Elements(p.l.types[v].Shape) / p.rows
 	last := view.offset
 	for _, axis := range []int{1, 2, 4} {
 		last += (view.dims[axis] - 1) * view.steps[axis]
@@ -291,32 +286,27 @@ func (p *packing) order(view strides, v region.ValueID) (turned, ok bool) {
 func (p *packing) gather() {
 	l := p.l
 	l.packed, l.tokensOf = map[region.ValueID]packed{}, p.valid
-	turns := map[*operation]bool{}
-	for o := range p.ops {
-		turns[o], _ = p.unseen(o)
+	for o, by := range p.ops {
 		for _, v := range o.outs() {
-			l.packed[v] = packed{p.axes(v), turns[o]}
+			l.packed[v] = packed{p.axes(v), by.turned}
 		}
 	}
 	gathered := map[row]region.ValueID{}
 	var ops []*operation
 	for _, o := range l.ops {
-		if p.ops[o] {
-			rows, _ := p.rowByRow(o, turns[o])
-			for _, r := range rows {
-				if l.packed[r.value].axes > 0 {
-					continue
-				}
-				to, there := gathered[r]
-				if !there {
-					to = l.value(l.types[r.value].DType, l.types[r.value].Shape...)
-					gathered[r] = to
-					ops = append(ops, &operation{kind: "gather_tokens", kernel: native.RaggedKernel,
-						in: []region.ValueID{r.value}, out: to, of: o.of})
-					l.packed[to] = packed{p.axes(r.value), r.turned}
-				}
-				o.readInstead(r.value, to)
+		for _, r := range p.ops[o].rows {
+			if l.packed[r.value].axes > 0 {
+				continue
 			}
+			to, there := gathered[r]
+			if !there {
+				to = l.value(l.types[r.value].DType, l.types[r.value].Shape...)
+				gathered[r] = to
+				ops = append(ops, &operation{kind: "gather_tokens", kernel: native.RaggedKernel,
+					in: []region.ValueID{r.value}, out: to, of: o.of})
+				l.packed[to] = packed{p.axes(r.value), r.turned}
+			}
+			o.readInstead(r.value, to)
 		}
 		ops = append(ops, o)
 	}

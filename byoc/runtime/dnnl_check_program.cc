@@ -661,21 +661,22 @@ class Checker {
     return Count(Shape(value)) / rows;
   }
 
-  void GatherTokens() const {
-    Arity(1, 1);
-    Want(op_->post.empty(), "nothing is done to what is gathered");
-    Want(p_.packed.valid >= 0, "nothing says which rows are tokens");
-    const int64_t places = Count(Shape(p_.packed.valid));
+  // That argument and result have the same rows, padded ones or those of tokens, and nothing else is done.
+  void MovesRows(int64_t places) const {
+    Want(op_->post.empty(), "nothing is done behind it");
     Want(RowElements(op_->in[0], places) == RowElements(op_->out, places),
          "its rows differ in their lengths");
   }
 
+  void GatherTokens() const {
+    Arity(1, 1);
+    Want(p_.packed.valid >= 0, "nothing says which rows are tokens");
+    MovesRows(Count(Shape(p_.packed.valid)));
+  }
+
   void ClearPadding() const {
     Arity(2, 2);
-    Want(op_->post.empty(), "nothing is done behind it");
-    const int64_t places = Count(In(1));
-    Want(RowElements(op_->in[0], places) == RowElements(op_->out, places),
-         "its rows differ in their lengths");
+    MovesRows(Count(In(1)));
   }
 
   void Reduce() const {

@@ -14,13 +14,13 @@
 namespace collage::onednn {
 namespace {
 
-const Dims& ValidDims(const Program& program) { return program.values[program.packed.valid].dims; }
-
 int64_t Product(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
 }
 
 }  // namespace
+
+const Dims& ValidDims(const Program& program) { return program.values[program.packed.valid].dims; }
 
 int64_t PaddedRows(const Program& program) { return ValidDims(program)[0] * ValidDims(program)[1]; }
 

@@ -24,6 +24,9 @@ void CheckPacked(const Program& program);
 Program AtTokens(const Program& program, int64_t rows,
                  const std::shared_ptr<const native::RaggedRows>& tokens);
 
+// The dimensions of the input that says which rows are tokens: batch, length, ...
+const Dims& ValidDims(const Program& program);
+
 // Batch times length: the rows that packed values have as the program stands.
 int64_t PaddedRows(const Program& program);
 

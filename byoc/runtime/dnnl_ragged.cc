@@ -22,8 +22,6 @@ constexpr float kUnseen = -9000;
 // Plans are made for numbers of tokens that so many divide: so few rows cost less than a plan of their own.
 constexpr int64_t kStep = 8;
 
-const Dims& ValidDims(const Program& program) { return program.values[program.packed.valid].dims; }
-
 // The operations that make masks which hide padding, with these as outputs.
 Program MasksOf(const Program& program) {
   Program masks = program;
@@ -123,24 +121,30 @@ bool RaggedPlans::HidesPadding(const Hiding& mask, const void* data) const {
   if (form.chooses && !(form.fill <= kUnseen)) return false;
   const auto* const added = static_cast<const float*>(data);
   const auto* const chosen = static_cast<const uint8_t*>(data);
-  View view = mask.view;
   // What is the same for all of an axis is looked at once.
-  for (size_t axis = 1; axis < 4; ++axis) {
-    if (view.strides[axis] == 0) view.dims[axis] = 1;
+  Dims dims = mask.view.dims;
+  const Dims& steps = mask.view.strides;
+  for (const size_t axis : {1, 2, 3}) {
+    if (steps[axis] == 0) dims[axis] = 1;
   }
-  const bool each_query = view.dims[3] > 1;
-  const int64_t length = tokens_->length();
-  bool hides = true;
-  ForEachElement(view, [&](const std::vector<int64_t>& at, int64_t place) {
-    const auto is_token = [&](int64_t i) {
-      return tokens_->place()[at[0] * length + i] != native::RaggedRows::kPadding;
-    };
-    if (!hides || (each_query && !is_token(at[3]))) return;
-    const bool keeps = form.chooses ? (chosen[place] != 0) == form.keeps : added[place] == 0;
-    const bool hidden = form.chooses ? !keeps : added[place] <= kUnseen;
-    hides = is_token(at[4]) ? keeps : hidden;
-  });
-  return hides;
+  for (int64_t n = 0; n < dims[0]; ++n) {
+    const int32_t* const place = tokens_->place().data() + n * tokens_->length();
+    for (int64_t row = 0; row < dims[1] * dims[2] * dims[3]; ++row) {
+      const int64_t query = row % dims[3], head = row / dims[3];
+      // What padding sees does not matter.
+      if (dims[3] > 1 && place[query] == native::RaggedRows::kPadding) continue;
+      const int64_t first = mask.view.offset + n * steps[0] + head / dims[2] * steps[1] +
+                            head % dims[2] * steps[2] + query * steps[3];
+      for (int64_t key = 0; key < dims[4]; ++key) {
+        const int64_t at = first + key * steps[4];
+        const bool token = place[key] != native::RaggedRows::kPadding;
+        const bool right = form.chooses ? ((chosen[at] != 0) == form.keeps) == token
+                                        : (token ? added[at] == 0 : added[at] <= kUnseen);
+        if (!right) return false;
+      }
+    }
+  }
+  return true;
 }
 
 }  // namespace collage::onednn

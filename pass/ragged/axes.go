@@ -45,15 +45,13 @@ type finder struct {
 	g             *relay.Graph
 	batch, length int64
 	of            []axes
-	fields        map[relay.NodeID][]axes
 }
 
 // findAxes gives what is known of each node's axes, where some are those of sequences and of places in them: the first
 // two of each input that begins as the mask does, and what comes of them.
 func findAxes(g *relay.Graph, mask relay.NodeID) *finder {
 	shape := g.Nodes[mask].Type.Shape
-	f := &finder{g: g, batch: shape[0], length: shape[1], of: make([]axes, len(g.Nodes)),
-		fields: map[relay.NodeID][]axes{}}
+	f := &finder{g: g, batch: shape[0], length: shape[1], of: make([]axes, len(g.Nodes))}
 	for id := range g.Nodes {
 		n := &g.Nodes[id]
 		if n.Type == nil || n.Type.Kind != relay.TypeTensor || slices.Contains(n.Type.Shape, relay.AnyDim) {
@@ -108,7 +106,7 @@ func (f *finder) axesOf(id relay.NodeID, n *relay.Node) axes {
 func (f *finder) made(n *relay.Node, shape []int64) axes {
 	first := f.of[n.Inputs[0]]
 	switch n.Op {
-	case "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reverse_reshape":
+	case "reshape", "squeeze", "expand_dims", "nn.batch_flatten":
 		return regrouped(first, shape)
 	case "transpose":
 		return f.transposed(n, first)
@@ -127,7 +125,12 @@ func (f *finder) made(n *relay.Node, shape []int64) axes {
 		}
 		return nil
 	case "strided_slice":
+		if steps, _ := n.Attrs.Ints("strides"); slices.ContainsFunc(steps, func(step int64) bool { return step < 0 }) {
+			return nil
+		}
 		return kept(first, f.g.Nodes[n.Inputs[0]].Type, shape)
+	case "reverse", "reverse_sequence", "sort", "argsort", "gather", "gather_nd", "scatter_elements", "scatter_nd":
+		return nil // what stood at one place may stand at another
 	case "mean", "sum", "max", "min", "variance", "prod", "argmax", "argmin", "all", "any":
 		return f.reduced(n, first, shape)
 	}

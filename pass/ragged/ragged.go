@@ -116,7 +116,7 @@ func frontier(g *relay.Graph, mask relay.NodeID) []edge {
 			edges = append(edges, edge{n.Inputs[0], reader})
 		case n.Op == "multiply":
 			for i, v := range n.Inputs {
-				if clears(v) && ofMask(g, n.Inputs[1-i], mask) {
+				if other := n.Inputs[1-i]; clears(v) && f.alongRows(other, v) && ofMask(g, other, mask) {
 					edges = append(edges, edge{v, reader})
 				}
 			}
@@ -133,6 +133,11 @@ func frontier(g *relay.Graph, mask relay.NodeID) []edge {
 		}
 	}
 	return edges
+}
+
+// alongRows says that of a product with a value, which has a row for each place, another factor has one, too.
+func (f *finder) alongRows(factor, value relay.NodeID) bool {
+	return f.rows(factor) && len(f.of[factor]) == len(f.of[value])
 }
 
 // takesFirst says that a call takes of each sequence the first place alone, as classifiers do.
@@ -159,16 +164,20 @@ func (f *finder) takesFirst(n *relay.Node) bool {
 	return false
 }
 
-// ofMask says that a value is the mask in another type and shape.
+// ofMask says that a value is the mask in another type and shape, 0 where that is.
 func ofMask(g *relay.Graph, v, mask relay.NodeID) bool {
 	for v != mask {
 		n := &g.Nodes[v]
 		switch n.Op {
-		case "cast", "expand_dims", "reshape", "broadcast_to", "not_equal", "greater":
-			v = n.Inputs[0]
+		case "cast", "expand_dims", "reshape", "broadcast_to":
+		case "not_equal", "greater":
+			if c := g.Nodes[n.Inputs[1]].Constant; c == nil || c.Scalar != 0 {
+				return false // what is not 1 is padding
+			}
 		default:
 			return false
 		}
+		v = n.Inputs[0]
 	}
 	return true
 }

@@ -52,6 +52,14 @@ func (m *network) dense(x relay.NodeID) relay.NodeID {
 	return m.to(product, batch, length, size)
 }
 
+// sumOf is the sum over places and features of a value of so many features that is multiplied by a mask in that shape.
+func (m *network) sumOf(x relay.NodeID, features int64, mask relay.NodeID, shape ...int64) relay.NodeID {
+	factor := m.Call("cast", f(shape...), map[string]any{"dtype": "float32"},
+		m.Call("reshape", relay.Tensor("int64", shape...), map[string]any{"newshape": shape}, mask))
+	product := m.Call("multiply", f(batch, length, features), nil, x, factor)
+	return m.Call("sum", f(batch), map[string]any{"axis": []int64{1, 2}}, product)
+}
+
 // first is what classifiers take of hidden values.
 func (m *network) first() relay.NodeID {
 	return m.Call("take", f(batch, size), map[string]any{"axis": int64(1), "mode": "clip"}, m.hidden, m.Scalar(0, "int64"))
@@ -91,6 +99,22 @@ func TestPaddingStaysWhereItIsSeen(t *testing.T) {
 		},
 		"the first sequence": func(m *network) relay.NodeID {
 			return m.Call("take", f(length, size), map[string]any{"axis": int64(0)}, m.hidden, m.Scalar(0, "int64"))
+		},
+		"what is padding alone": func(m *network) relay.NodeID {
+			hidden := m.Call("not_equal", relay.Tensor("bool", batch, length), nil, m.mask, m.Scalar(1, "int64"))
+			return m.sumOf(m.hidden, size, hidden, batch, length, 1)
+		},
+		"the mask along other axes": func(m *network) relay.NodeID { // [batch, length, length], and [batch, 1, length]
+			square := m.to(m.Call("nn.dense", f(batch*length, length), nil, m.to(m.hidden, batch*length, size),
+				m.Const([]int64{length, size}, "float32")), batch, length, length)
+			return m.sumOf(square, length, m.mask, batch, 1, length)
+		},
+		"places from behind": func(m *network) relay.NodeID {
+			return m.Call("reverse", f(batch, length, size), map[string]any{"axis": int64(1)}, m.hidden)
+		},
+		"a slice from behind": func(m *network) relay.NodeID {
+			return m.Call("strided_slice", f(batch, length, size), map[string]any{"begin": []int64{length},
+				"end": []int64{-length - 1}, "strides": []int64{-1}, "axes": []int64{1}}, m.hidden)
 		},
 		"places before sequences": func(m *network) relay.NodeID {
 			return m.Call("transpose", f(length, batch, size), map[string]any{"axes": []int64{1, 0, 2}}, m.hidden)

@@ -55,6 +55,9 @@ class Region {
     plans_ = std::make_unique<RaggedPlans>(program_, kept_, &made_);
   }
 
+  // Adds something to the scores of a place.
+  void AddTo(int place, float addend) { static_cast<float*>(inputs_[1]->data)[place] += addend; }
+
   // Says which places are tokens; `seen` adds to the scores of padding what hides nothing.
   void SetTokens(const std::vector<uint8_t>& valid, bool seen = false) {
     std::copy(valid.begin(), valid.end(), static_cast<uint8_t*>(inputs_[2]->data));
@@ -120,6 +123,8 @@ TEST(RaggedRegion, HasItsPaddingWhereTheMaskDoesNotHideIt) {
   EXPECT_EQ(region.Choose(), nullptr);
   region.SetTokens({1, 1, 0, 0, 0, 1, 1, 1, 0, 0});
   EXPECT_NE(region.Choose(), nullptr);
+  region.AddTo(6, -0.5F);  // a token that is not hidden, but seen less
+  EXPECT_EQ(region.Choose(), nullptr);
 }
 
 TEST(RaggedRegion, IsRefusedWhereItCannotBe) {
