@@ -114,9 +114,67 @@ func NewVarOfType(name string, annotation *bridge.Object) (*bridge.Object, error
 	return object("relay.ir.Var", name, orNil(annotation), nil)
 }
 
-// CheckedType returns TVM's type of an expression that has been through InferType; nil if it has none.
+// CheckedType returns TVM's type of an expression that has been through InferType, as a function's border can have it;
+// nil if it has none. Of some operators (nn.upsampling, nn.depth_to_space) TVM makes expressions of open dimensions,
+// with which it cannot build a function: these are open dimensions here. The caller owns the type.
 func CheckedType(expr *bridge.Object) (*bridge.Object, error) {
-	return expr.AttrObject("_checked_type_")
+	t, err := expr.AttrObject("_checked_type_")
+	if err != nil || t == nil {
+		return t, err
+	}
+	plain, err := plainType(t)
+	if err != nil || plain != nil {
+		t.Release()
+		return plain, err
+	}
+	return t, nil
+}
+
+// plainType is a type with open dimensions in the place of expressions of them; nil where it has none of these.
+func plainType(t *bridge.Object) (*bridge.Object, error) {
+	tensor, list := t.TypeKey() == "relay.TensorType", "fields"
+	if tensor {
+		list = "shape"
+	} else if t.TypeKey() != "TupleType" {
+		return nil, nil
+	}
+	parts, err := objects(t, list)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, part := range parts {
+			part.Release()
+		}
+	}()
+	changed := false
+	for i, part := range parts {
+		var plain *bridge.Object
+		switch key := part.TypeKey(); {
+		case !tensor:
+			plain, err = plainType(part)
+		case key != "IntImm" && key != "tir.Any" && key != "tir.Var" && key != "tir.SizeVar":
+			plain, err = object("relay.ir.Any")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if plain != nil {
+			part.Release()
+			parts[i], changed = plain, true
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	if !tensor {
+		return object("ir.TupleType", parts)
+	}
+	dtype, err := t.Attr("dtype")
+	if err != nil {
+		return nil, err
+	}
+	return object("ir.TensorType", parts, dtype)
 }
 
 // NewCall makes a call of a function, an operator (Operator) or a global variable.

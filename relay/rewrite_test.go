@@ -196,6 +196,33 @@ func TestRewriteKeepsSharing(t *testing.T) {
 	assert.Equal(t, g.Attrs, h.Attrs)
 }
 
+// TestTypesOfBorders has open dimensions where TVM has expressions of them, in a tuple, too; all others stay TVM's own.
+func TestTypesOfBorders(t *testing.T) {
+	g := read(t, tvmtest.Parse(t, `def @main(%x: Tensor[(1, 4, ?, 8), float32]) {
+  %0 = nn.upsampling(%x, scale_h=2f, scale_w=3f);
+  (%x, %0)
+}`)).Function("main")
+	text := func(o *bridge.Object) string {
+		v, err := bridge.Global("node.AsRepr", o)
+		require.NoError(t, err)
+		said, err := v.Str()
+		require.NoError(t, err)
+		return said
+	}
+	theirs, err := g.Handle(g.Root()).AttrObject("_checked_type_")
+	require.NoError(t, err)
+	require.Contains(t, text(theirs), "T.Cast", "else TVM has plain types, and nothing is to be done")
+	whole, err := CheckedType(g.Handle(g.Root()))
+	require.NoError(t, err)
+	assert.Equal(t, `T.Tuple(I.TensorType([1, 4, T.Any(), 8], "float32"), `+
+		`I.TensorType([1, 4, T.Any(), 24], "float32"))`, text(whole))
+	theirs, err = g.Handle(g.Params[0]).AttrObject("_checked_type_")
+	require.NoError(t, err)
+	same, err := CheckedType(g.Handle(g.Params[0]))
+	require.NoError(t, err)
+	assert.True(t, theirs.Same(same))
+}
+
 func TestBuilders(t *testing.T) {
 	tvmtest.Load(t)
 	data, err := bridge.FromSlice([]float32{1, 2, 3}, 3)

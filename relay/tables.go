@@ -239,6 +239,10 @@ func (t *tables) attrValue(v bridge.Value) (any, error) {
 			return v.Str()
 		case "Array":
 			return t.attrList(o)
+		case "relay.Call", "relay.Var", "relay.Tuple", "relay.TupleGetItem", "relay.If", "relay.Let", "relay.Function":
+			// arange keeps its operands here, too. TVM's text of one has all that it is computed of, as often as that is
+			// read on the way: it may be longer than memory.
+			return t.key(o), nil
 		}
 		return o.Text(), nil
 	}

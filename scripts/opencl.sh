@@ -12,7 +12,8 @@ absent() {
 }
 
 drivers() { cat "${OCL_ICD_VENDORS:-/etc/OpenCL/vendors}"/*.icd 2>/dev/null || true; }
-found() { ldconfig -p | grep -q "$1"; }
+# The whole list is read first: a pipe into `grep -q` fails where ldconfig is still writing when the name is found.
+found() { [[ $(ldconfig -p) =~ $1 ]]; }
 
 # install WHAT PACKAGE...: what it is called, and Debian's packages of it.
 install() {

@@ -263,6 +263,30 @@ def test_partition_compares_whole_networks_too(store, tmp_path, caplog):
     assert tvm.ir.structural_equal(made, collage.replay(model.module, plan, store=store))
 
 
+def test_parts_of_computed_sizes_go_to_the_backend_that_takes_the_most(store, tmp_path):
+    """What they take alone nobody knows: the placement by parts has them on TVM, another has not."""
+    import collage
+
+    x = relay.var("x", shape=(48, 32))
+    rows = relay.nn.relu(relay.nn.dense(x, relay.const(normal(1, 64, 32))))
+    found = relay.squeeze(relay.argwhere(relay.greater(relay.sum(rows, axis=1), relay.const(20.0))), axis=[1])
+    some = relay.take(rows, found, axis=0)
+    for seed in range(2, 6):
+        some = relay.nn.relu(relay.nn.dense(some, relay.const(normal(seed, 64, 64))))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(some))
+    options = {"backends": ["tvm", "dnnl"], "store": store, "samples": 3, "rounds": 3}
+    made = collage.partition(module, plan_out=tmp_path / "plan.json", **options)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    regions = {one["name"]: one["regions"] for one in plan["finalists"]}
+    assert regions.keys() > {"tvm", "dnnl"}
+    # The one of the two that was kept, if one was, is the placement.
+    opened = regions.get("open parts", regions.get("collage"))
+    closed = regions.get("operator level", regions.get("collage"))
+    assert opened > closed, regions
+    assert any("was also put on dnnl, which takes the most" in note for note in plan["notes"])
+    assert tvm.ir.structural_equal(made, collage.replay(module, plan, store=store))
+
+
 def test_sizes_that_do_not_go_together_are_placed_by_parts(store, tmp_path, caplog):
     """The sizes at which open dimensions are tried are none that the network takes: nothing whole is compared."""
     import collage

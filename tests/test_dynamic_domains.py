@@ -146,6 +146,141 @@ def test_points_have_the_mean_of_what_is_no_steeper_than_a_cube():
         assert (weights * sizes**degree).sum() == pytest.approx((everywhere**degree).mean(), rel=2e-3)
 
 
+@pytest.mark.fast
+def test_points_have_the_mean_of_what_is_weighed():
+    """Of squares to the last digit, and of all that costs are made of closely; as sizes come."""
+    rng = np.random.default_rng(3)
+    for case in range(200):
+        many = int(rng.integers(1, 40))
+        sizes = np.unique(rng.integers(1, 2 ** int(rng.integers(2, 12)), many))
+        often = rng.exponential(size=len(sizes)) ** int(rng.integers(1, 4)) + 1e-6
+        shares = dict(zip(sizes.tolist(), (often / often.sum()).tolist(), strict=True))
+        points = open_dimensions.points({"x": [1, 4]}, {"x": [None, (1, 4096)]}, {("x", 1): shares})
+        assert 1 <= len(points) <= 3, case
+        at = np.array([point["sizes"]["x"][1] for point in points], float)
+        weights = np.array([point["weight"] for point in points])
+        assert weights.min() > 0 and np.isclose(weights.sum(), 1), (case, weights)
+        assert set(at) <= set(sizes) if len(sizes) <= 3 else sizes.min() <= at.min() <= at.max() <= sizes.max()
+        degree = len(points) - 1
+        for power in range(degree + 1):
+            assert np.isclose(weights @ at**power, sum(share * size**power for size, share in shares.items())), case
+
+
+@pytest.mark.fast
+def test_what_is_not_weighed_goes_with_what_is():
+    """The other dimensions have the size than which as many are smaller; one by the same name has the same size."""
+    settled = open_dimensions.settle(
+        {"x": ["batch", "len"], "mask": [1, "len"]}, {},
+        {"x": {0: Dim("batch", 1, 101), 1: Dim("len", 1, 512, [10] * 50 + [500] * 50)}, "mask": {1: None}}, "it",
+    )  # fmt: skip
+    assert settled.tried == {"x": [51, 255], "mask": [1, 255]}
+    assert [point["sizes"] for point in settled.points] == [
+        {"x": [26, 10], "mask": [1, 10]}, {"x": [76, 500], "mask": [1, 500]}
+    ]  # fmt: skip
+    assert [point["weight"] for point in settled.points] == [0.5, 0.5]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("weights", "why"),
+    [
+        ([3, 9], "are to be 1 to 8; 9 is weighed"),
+        ([3, 2.5], "are to be 1 to 8; 2.5 is weighed"),
+        ({2.5: 1}, "are to be 1 to 8; 2.5 is weighed"),
+        ([], "none ever comes"),
+        ({3: 0}, "none ever comes"),
+        ({3: -1}, "3 cannot come -1 times"),
+        ({3: float("nan")}, "3 cannot come nan times"),
+    ],
+)
+def test_weights_that_cannot_be(weights, why):
+    with pytest.raises(errors.ModelError, match=why):
+        open_dimensions.settle({"x": ["len"]}, {}, {"x": {0: Dim("len", 1, 8, weights)}}, "it")
+
+
+@pytest.mark.fast
+def test_a_dim_stands_for_dimensions_of_several_inputs():
+    """Also where its sizes are given one after the other, once; numpy's numbers are sizes."""
+    length = Dim("len", 1, 8, (size for size in np.array([2, 2, 2, 6])))
+    settled = open_dimensions.settle({"x": [None], "y": [None]}, {}, {"x": {0: length}, "y": {0: length}}, "it")
+    assert settled.points == [{"sizes": {"x": [2], "y": [2]}, "weight": 0.75},
+                              {"sizes": {"x": [6], "y": [6]}, "weight": 0.25}]  # fmt: skip
+
+
+@pytest.mark.fast
+def test_one_dimension_is_weighed():
+    both = {"x": {0: Dim("n", 1, 8, [1]), 1: Dim("m", 1, 8, [2])}}
+    with pytest.raises(errors.ModelError, match="one dimension's sizes can be"):
+        open_dimensions.settle({"x": [None, None]}, {}, both, "it")
+    with pytest.raises(errors.ModelError, match="say which there may be"):
+        open_dimensions.settle({"x": [None]}, {}, {"x": {0: Dim("n", 1, None, [1])}}, "it")
+
+
+def test_sizes_are_weighed_as_they_come(command, store, tmp_path):
+    """What is measured is where the sizes are; the plan has what was taken there."""
+    path = two_inputs(tmp_path / "network.onnx")
+    (tmp_path / "lengths.txt").write_text("# of my sentences\n3 60\n5 30\n\n39\n39 9\n")
+    told = command("compile", path, "-o", tmp_path / "network.so", "--dynamic", "x:1=2..40", "--dynamic", "mask:1",
+                   "--dynamic-weights", tmp_path / "lengths.txt", "--db", store, "--backends", "tvm,dnnl", "--rounds",
+                   "3", "--json", "--plan-out", tmp_path / "plan.json")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    inputs = json.loads(told.stdout)["model_info"]["inputs"]
+    assert inputs["mask"]["shape"] == [1, 7, 1]
+    assert [(point["sizes"][1], round(point["weight"], 9)) for point in inputs["x"]["points"]] == [
+        (3, 0.6), (5, 0.3), (39, 0.1)
+    ]  # fmt: skip
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert [point["sizes"]["x"] for point in plan["points"]] == [[1, 3, 16], [1, 5, 16], [1, 39, 16]]
+    for point in plan["points"]:
+        assert {"tvm", "dnnl"} <= set(point["ms"]) and all(taken > 0 for taken in point["ms"].values())
+    model = region.load_executor(tmp_path / "network.so")
+    for length in (2, 40):  # what does not come is within the domain still
+        hold(ran(model, asked(length)), answers(path, asked(length)))
+
+
+def test_points_have_what_each_size_takes(command, store, tmp_path):
+    """Over all sizes that is what the samples are means of; also where there are fewer rounds than sizes."""
+    path = write(
+        tmp_path / "product.onnx", [node("MatMul", ["x", "w"], ["out"])],
+        values(x=["rows", 64]), values(out=["rows", 64]), weights(w=(64, 64)),
+    )  # fmt: skip
+    told = command("compile", path, "-o", tmp_path / "product.so", "--dynamic", "x:0=1..1024", "--backends",
+                   "tvm,dnnl", "--db", store, "--rounds", "2", "--plan-out", tmp_path / "plan.json")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert [point["sizes"]["x"][0] for point in plan["points"]] == [116, 512, 909]
+    samples = {one["name"]: one["samples_ms"] for one in plan["finalists"]}
+    for name in ("tvm", "dnnl"):
+        assert len(samples[name]) == 2  # of which the median is the mean
+        mean = sum(point["weight"] * point["ms"][name] for point in plan["points"])
+        assert mean == pytest.approx(np.mean(samples[name]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "dynamic", "why"),
+    [
+        ("3\nsix\n", ["x:1=2..40"], 'lengths.txt:2: "six" is no size'),
+        ("3\n41 2\n", ["x:1=2..40"], "lengths.txt:2: the size 41 is not one of 2 to 40"),
+        ("3 often\n", ["x:1=2..40"], 'lengths.txt:1: "often" is not how often a size comes'),
+        ("3 -2\n", ["x:1=2..40"], "lengths.txt:1"),
+        ("3 1 4\n", ["x:1=2..40"], "lengths.txt:1: a line is SIZE or SIZE HOW-OFTEN"),
+        ("3 0\n# none\n", ["x:1=2..40"], "has no size that ever comes"),
+        (None, ["x:1=2..40"], "no such file"),
+        ("3\n", ["x:1"], "no dimension has sizes between which it may be"),
+        ("3\n", ["x:1=2..40", "mask:1=2..41"], "say which one is meant, as x:1="),
+    ],
+)
+def test_weights_that_the_command_line_refuses(command, tmp_path, lines, dynamic, why):
+    path, told = two_inputs(tmp_path / "network.onnx"), tmp_path / "lengths.txt"
+    if lines is not None:
+        told.write_text(lines)
+    given = [word for one in dynamic for word in ("--dynamic", one)]
+    answer = command("compile", path, "-o", tmp_path / "out.so", *given, "--dynamic-weights", told)
+    assert answer.returncode != 0 and why in answer.stderr, answer.stderr
+    named = command("compile", path, "-o", tmp_path / "out.so", *given, "--dynamic-weights", f"mask:0={told}")
+    assert "the dimension 0 of mask" in named.stderr, named.stderr
+
+
 @pytest.mark.parametrize(("domain", "sizes"), [((3, 3), [3]), ((3, 4), [3, 4]), ((3, 5), [3, 4, 5])])
 def test_few_sizes_are_all_measured(domain, sizes):
     points = open_dimensions.points({"x": [1, 4]}, {"x": [None, domain]})

@@ -295,3 +295,61 @@ def test_a_concatenation_whose_parts_tvm_cannot_bind(collage_library):
     with pytest.raises(tvm.TVMError, match="compact"):
         export._around_faults(module, [], hopeless)
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("rows", [6, relay.Any()])
+def test_a_squeeze_behind_one_channel(collage_library, rows):
+    """What estimates depths has a convolution of one channel, whose dimension goes (DPT, MiDaS); TVM alone fails with
+    it.
+    """
+    x = relay.var("x", shape=(rows, 4, 6, 6))
+    weights = relay.const(np.full((1, 4, 3, 3), 0.1, "float32"))
+    deep = relay.nn.relu(relay.nn.conv2d(x, weights, padding=(1, 1), channels=1, kernel_size=(3, 3)))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.squeeze(deep, [1]))))
+    values = np.random.default_rng(0).standard_normal((6, 4, 6, 6)).astype("float32")
+    if isinstance(rows, int):
+        with pytest.raises(tvm.TVMError, match="index_backward_rule"), tvm.transform.PassContext(opt_level=3):
+            relay.build(module, target.resolve(None))
+    executor = export.runnable(module)
+    executor.set_input("x", values)
+    executor.run()
+    padded = np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3)).sum(axis=(1, 4, 5))
+    placed.same([executor.get_output(0).numpy()], [np.maximum(windows * 0.1, 0).astype("float32")])
+
+
+def test_a_sum_of_open_sizes_behind_a_product(collage_library):
+    """DeBERTa's scores, of any length: TVM takes the sum's size, which it has made up, into the product's kernel."""
+
+    def opened(name, *sizes):
+        return relay.var(name, shape=tuple(size or relay.Any() for size in sizes))
+
+    a, b, p, q = opened("a", 0, 0, 8), opened("b", 0, 0, 8), opened("p", 0, 0, 0), opened("q", 0, 0, 0)
+    more = relay.add(relay.divide(p, relay.const(3.0)), relay.divide(q, relay.const(3.0)))
+    scores = relay.add(relay.nn.batch_matmul(a, b), more)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([a, b, p, q], scores)))
+    rng = np.random.default_rng(0)
+    values = {name: rng.standard_normal(shape).astype("float32")
+              for name, shape in {"a": (2, 5, 8), "b": (2, 6, 8), "p": (2, 5, 6), "q": (1, 5, 1)}.items()}  # fmt: skip
+    executor = export.runnable(module)
+    for name, value in values.items():
+        executor.set_input(name, value)
+    executor.run()
+    wanted = values["a"] @ values["b"].transpose(0, 2, 1) + values["p"] / 3 + values["q"] / 3
+    placed.same([executor.get_output(0).numpy()], [wanted])
+
+
+def test_kernels_of_their_own_are_the_last_resort(collage_library):
+    """Each time that TVM fails so, less is fused; then there is nothing left to try."""
+    x = relay.var("x", shape=(relay.Any(), 4))
+    product = relay.tanh(relay.nn.dense(x, relay.const(np.ones((3, 4), "float32"))))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], product)))
+    asked = []
+
+    def hopeless(module, left_out, config):
+        asked.append((str(module).count("stop_fusion"), dict(config)))
+        raise tvm.TVMError("variables [any_dim] are used, but are not passed in as API arguments")
+
+    with pytest.raises(tvm.TVMError, match="any_dim"):
+        export._around_faults(module, [], hopeless)
+    assert asked == [(0, {}), (1, {}), (1, {"relay.FuseOps.max_depth": 1})]

@@ -304,6 +304,14 @@ OURS = {
         helper.make_node("ScatterND", ["x", "of", "u"], ["y"], reduction="none"),
         {"x": drawn(4, 5), "u": drawn(2)}, [4, 5], {"of": np.array([[0, -1], [-2, 3]])}, 18,
     ),
+    "slices taken from the end": (
+        helper.make_node("GatherND", ["x", "of"], ["y"]), {"x": drawn(4, 5, 3)}, [2, 3],
+        {"of": np.array([[0, -1], [-2, 3]])}, 18,
+    ),
+    "slices taken from the end, of each of a batch": (
+        helper.make_node("GatherND", ["x", "of"], ["y"], batch_dims=1), {"x": drawn(2, 5, 3)}, [2, 3],
+        {"of": np.array([[-1], [2]])}, 18,
+    ),
 }  # fmt: skip
 
 

@@ -228,16 +228,6 @@ def test_what_the_command_line_refuses(command, tmp_path, given, why):
     assert why in told.stderr
 
 
-def test_what_wants_sizes_is_named(tmp_path):
-    path = write(
-        tmp_path / "network.onnx", [node("LSTM", ["x", "w", "r"], ["", "out"], hidden_size=16)],
-        values(x=[5, "N", 8]), values(out=[1, "N", 16]), weights(w=(1, 64, 8), r=(1, 64, 16)),
-    )  # fmt: skip
-    why = "the operator LSTM that makes .*: TVM's converter wants sizes that are known only when the network runs"
-    with pytest.raises(ValueError, match=why):
-        frontends.load(path, dynamic={"x": [1]})
-
-
 def test_names_have_one_size():
     """The same name is the same size, wherever it stands."""
     sizes = open_dimensions.settle({"a": ["B", "S"], "b": ["S", 3]}, {}, {"a": [0, 1], "b": [0]}, "it")

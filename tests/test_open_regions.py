@@ -105,6 +105,7 @@ OPERATORS = {
     "expand_and_squeeze": sentence(lambda x: relay.squeeze(relay.expand_dims(nn.relu(x), 1), [0])),
     "expand_two_open": two_open(lambda x: relay.expand_dims(nn.relu(x), 2)),
     "flatten": images(lambda x: nn.batch_flatten(nn.relu(x))),
+    "flatten_two_open": two_open(lambda x: nn.batch_flatten(nn.relu(x))),
     "transpose": two_open(lambda x: relay.transpose(nn.relu(x), [2, 1, 0])),
     "concatenate": sentence(lambda x: relay.concatenate([x, nn.relu(x)], -1)),
     "concatenate_along_the_open_one": sentence(lambda x: relay.concatenate([x, nn.relu(x), const(1, 2, 8)], 1)),

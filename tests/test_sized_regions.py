@@ -4,11 +4,13 @@
 import collage
 import numpy as np
 import pytest
+import test_open_images
 import tvm
 from collage import Dim, export, frontends, open_dimensions, transform
 from onnx_networks import answers, hold, normal, ran
 from placed import THREADS, place, regions, usable
 from test_open_dimensions import NETWORKS
+from test_open_images import grouped, pools, unet
 from test_open_regions import OPERATORS, REFUSED, const, runs_alike, var
 from tvm import relay
 
@@ -66,9 +68,12 @@ def test_our_own_kernels(operator):
     runs_alike(placed, plain, [*asked, *reversed(asked)])
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda one: one.__name__)
+IMAGES = {network: test_open_images.NETWORKS[network] for network in (unet, grouped, pools)}
+
+
+@pytest.mark.parametrize("network", [*NETWORKS, *IMAGES], ids=lambda one: one.__name__)
 def test_networks(network, tmp_path):
-    path, (dynamic, inputs) = network(tmp_path / "network.onnx"), NETWORKS[network]
+    path, (dynamic, inputs) = network(tmp_path / "network.onnx"), {**NETWORKS, **IMAGES}[network]
     module = transform.Normalise()(frontends.load(path, dynamic=dynamic).module)
     placed = place(module, "dnnl,native")
     assert regions(placed)
@@ -165,6 +170,48 @@ def test_sizes_that_contradict_one_another():
         ran(model, {"x": normal(1, 5, 8), "y": normal(2, 6, 8)})
     given = {"x": normal(1, 6, 8), "y": normal(2, 6, 8)}
     hold(ran(model, given), [np.maximum(np.concatenate([given["x"], given["y"]]).reshape(-1), 0)])
+
+
+def found_rows(compute):
+    """A function of [48, 4], of whose rows those are looked up whose sum, and whose first item, is above a number."""
+    x = relay.var("x", shape=(48, 4))
+
+    def rows(of, least):
+        places = relay.squeeze(relay.argwhere(relay.greater(of, relay.const(least))), axis=[1])
+        return relay.take(x, places, axis=0)
+
+    first = relay.take(x, relay.const(0), axis=1)
+    return relay.Function([x], compute(rows(relay.sum(x, axis=1), 1.0), rows(first, 0.0)))
+
+
+def rows_of(seed):
+    """As many rows with a sum above 1 as with a first item above 0."""
+    x = np.abs(normal(seed, 48, 4))
+    x[seed * 7 :] *= -1
+    return {"x": x * 8}
+
+
+def test_sizes_that_only_a_run_tells():
+    """Two columns of the same rows are as long as each other, though nobody has named how many these are."""
+
+    def distances(some, _):
+        columns = [relay.take(some, relay.const(column), axis=1) for column in range(4)]
+        return relay.sqrt(nn.relu((columns[2] - columns[0]) * (columns[3] - columns[1])))
+
+    placed, plain = placed_on(found_rows(distances), "dnnl")
+    assert regions(placed)
+    runs_alike(placed, plain, [rows_of(seed) for seed in (1, 2, 6, 2)])
+
+
+def test_sizes_that_are_not_known_to_agree():
+    """They do when it runs; to be asked about sizes of our own choice, a backend would be told what never is."""
+
+    def joined(some, others):
+        return relay.concatenate([nn.relu(some), nn.relu(others)], axis=1)
+
+    placed, plain = placed_on(found_rows(joined), "dnnl")
+    assert regions(placed) and "concatenate" in placed["main"].astext(show_meta_data=False)
+    runs_alike(placed, plain, [rows_of(seed) for seed in (1, 2, 6)])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -265,10 +265,23 @@ func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 	}
 	o.weightDims, o.weightStrides = weightView(c, l.types[o.in[1]].Shape)
 	if o.kind == "conv" { // of upsampled tensors the sizes are not the ones that the taps meet
-		o.trim(spaceOf(l.types[o.in[0]].Shape, o.perm), spaceOf(l.types[out].Shape, o.perm))
+		o.trim(spaceOf(l.types[o.in[0]].Shape, o.perm), spaceOf(l.types[out].Shape, o.perm), l.freeSpace(o))
 	}
 	l.epilogue(o, c.Epilogue)
 	l.add(o)
+}
+
+// freeSpace says of each spatial axis of what an operation reads whether it may have another size when it runs.
+func (l *lowering) freeSpace(o *operation) []bool {
+	axes := make([]int64, len(l.types[o.in[0]].Shape))
+	for axis := range axes {
+		axes[axis] = int64(axis)
+	}
+	var free []bool
+	for _, axis := range spaceOf(axes, o.perm) {
+		free = append(free, l.p.IsFree(o.in[0], int(axis)))
+	}
+	return free
 }
 
 // spaceOf are the spatial sizes of a tensor, whose axes perm puts in oneDNN's order.

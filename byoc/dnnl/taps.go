@@ -4,11 +4,15 @@ package dnnl
 
 // trim leaves out the ends of a convolution's kernel that only ever meet padding: with depth 1 and padding 1, two
 // thirds of a 3x3x3 kernel. in and out are the spatial sizes of data and result. The packed weights are as much
-// smaller, and oneDNN's kernels as much faster as they do not see what they would skip.
-func (o *operation) trim(in, out []int64) {
+// smaller, and oneDNN's kernels as much faster as they do not see what they would skip. An axis that is free is left as
+// it is: taps that meet nothing where it is short do where it is longer.
+func (o *operation) trim(in, out []int64, free []bool) {
 	dims := len(o.strides)
 	first := len(o.weightDims) - dims
 	for axis := range dims {
+		if free[axis] {
+			continue
+		}
 		from, to := taps(in[axis], out[axis], o.weightDims[first+axis], o.strides[axis], o.dilation[axis],
 			o.padding[axis])
 		front := o.padding[axis] - from*o.dilation[axis]

@@ -43,7 +43,7 @@ func TestTrimmedKernelsSeeTheSame(t *testing.T) {
 							what := fmt.Sprintf("%d elements, kernel %d, stride %d, dilation %d, padding %d %d", in,
 								kernel, stride, dilation, front, back)
 							want := meetings(o, in, out)
-							o.trim([]int64{in}, []int64{out})
+							o.trim([]int64{in}, []int64{out}, []bool{false})
 							require.Equal(t, want, meetings(o, in, out), what)
 							after := (in+o.padding[0]+o.padding[1]-(o.weightDims[2]-1)*dilation-1)/stride + 1
 							require.Equal(t, out, after, what)
@@ -59,6 +59,16 @@ func TestTrimmedKernelsSeeTheSame(t *testing.T) {
 		}
 	}
 	require.Greater(t, trimmed, cases/8, "of %d", cases)
+}
+
+// TestFreeAxes leaves the kernel whole along axes that are longer at other sizes.
+func TestFreeAxes(t *testing.T) {
+	o := &operation{strides: []int64{1, 1}, dilation: []int64{1, 1}, padding: []int64{2, 2, 2, 2},
+		weightDims: []int64{8, 4, 5, 5}, weightStrides: []int64{100, 25, 5, 1}}
+	o.trim([]int64{2, 2}, []int64{2, 2}, []bool{true, false})
+	require.Equal(t, []int64{8, 4, 5, 3}, o.weightDims)
+	require.Equal(t, []int64{2, 1, 2, 1}, o.padding)
+	require.EqualValues(t, 1, o.weightOffset)
 }
 
 func TestTrimmedDepth(t *testing.T) {

@@ -67,9 +67,8 @@ func OpenTarget(op string, attrs *relay.Attrs, data, result *relay.Type) ([]int6
 			return given, nil
 		}
 	}
-	// reshape says which dimensions are the data's; of squeeze and expand_dims those are that stand in front of all that
-	// changes.
-	for d := 0; op != "reshape" && d < min(len(from), len(to)) && from[d] == to[d]; d++ {
+	// reshape says which dimensions are the data's; of the others those are that stand in front of all that changes.
+	for d := 0; d < unchanged(op, attrs, from) && d < len(to) && from[d] == to[d]; d++ {
 		if to[d] == relay.AnyDim {
 			target[d] = 0
 			open--
@@ -80,4 +79,25 @@ func OpenTarget(op string, attrs *relay.Attrs, data, result *relay.Type) ([]int6
 			"runs", op, relay.ShapeText(to), relay.ShapeText(from), open)
 	}
 	return target, nil
+}
+
+// unchanged is how many dimensions a reshape surely leaves as they are, from the first.
+func unchanged(op string, attrs *relay.Attrs, from []int64) int {
+	switch op {
+	case "reshape":
+		return 0
+	case "nn.batch_flatten":
+		return 1
+	case "squeeze":
+		axes, _ := attrs.Ints("axis")
+		first := len(from)
+		for _, axis := range axes {
+			if axis < 0 {
+				axis += int64(len(from))
+			}
+			first = min(first, int(axis))
+		}
+		return first
+	}
+	return len(from) // expand_dims: a new one is 1, which an open one is not known to be
 }

@@ -29,6 +29,8 @@ type Program struct {
 	Function *bridge.Object
 	// Open says that dimensions of some tensors are known only when the region runs (relay.AnyDim).
 	Open bool
+	// Whole is the program with open dimensions which this one is at some sizes; nil where it is of these sizes alone.
+	Whole *Program
 	// Inputs are the region's parameters in order, a parameter that is a tuple as one tensor for each field.
 	Inputs []ValueID
 	// Ops stand in an order in which they can run.
@@ -38,6 +40,11 @@ type Program struct {
 	Values  []Value
 	// Composites are the names of the composite functions that were inlined, by Op.CompositeIndex.
 	Composites []string
+}
+
+// IsFree says that a tensor may have another size along an axis when the region runs than it has here.
+func (p *Program) IsFree(value ValueID, axis int) bool {
+	return p.Whole != nil && int(value) < len(p.Whole.Values) && p.Whole.Values[value].Type.Shape[axis] == relay.AnyDim
 }
 
 // Op is one call of a primitive operator.

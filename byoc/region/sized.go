@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/collage-tvm/collage/relay/symbolic"
 )
@@ -167,7 +168,7 @@ func (s *sampler) at(sizes []int64) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Function = s.p.Function
+	p.Function, p.Whole = s.p.Function, s.p
 	text, constants, err := s.emit(p)
 	if about := (*OpError)(nil); errors.As(err, &about) {
 		return nil, &OpError{Op: about.Op, Err: fmt.Errorf("%w (where %s)", about.Err, s.describe(sizes))}
@@ -272,7 +273,8 @@ func (s *sampler) text(ones []int) (*sizedText, error) {
 		}
 		terms, err := fit(samples, k, monomials)
 		if err != nil {
-			return nil, fmt.Errorf("a number that the engine is told is no polynomial of the sizes: %w", err)
+			return nil, fmt.Errorf("a number that the engine is told, behind %q, is no polynomial of the sizes: %w",
+				lastOf(samples[0].pieces[k]), err)
 		}
 		out.Numbers = append(out.Numbers, terms)
 	}
@@ -366,4 +368,13 @@ func (t *sizedText) at(sizes []int64) string {
 		}
 	}
 	return text
+}
+
+// lastOf is the end of a piece of text, for an error that says where a number stands.
+func lastOf(piece string) string {
+	const most = 40
+	if piece = strings.TrimSpace(piece); len(piece) > most {
+		piece = piece[len(piece)-most:]
+	}
+	return piece
 }

@@ -29,7 +29,7 @@ Desc Row(int64_t size, dnnl::memory::data_type dtype) {
 void Compiler::FindGrids() {
   grids_.assign(program_.values.size(), std::nullopt);
   for (const Op& op : program_.ops) {
-    const auto on = [this](dnnl::algorithm algorithm, float scale, float least) -> std::optional<ByteScale> {
+    const auto on = [](dnnl::algorithm algorithm, float scale, float least) -> std::optional<ByteScale> {
       if (algorithm != kGrid) return std::nullopt;
       return ByteScale{scale, -static_cast<int32_t>(least)};
     };

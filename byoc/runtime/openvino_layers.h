@@ -42,8 +42,7 @@ class LayerTimes {
  private:
   const std::vector<std::string> groups_;
   std::vector<NodeTime> first_, last_;
-  int64_t runs_ = 0;     // those that count
-  double whole_ms_ = 0;  // what they took
+  std::vector<double> whole_ms_;  // what each run that counts took
 };
 
 }  // namespace openvino

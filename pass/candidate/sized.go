@@ -80,6 +80,8 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 			refusal.Reason = "the backend takes it at some sizes of the open dimensions alone"
 		case !p.all(c.Nodes, fixed.analysis.Follows):
 			refusal.Reason = "a dimension is known only when it has been computed"
+		case !p.all(c.Nodes, fixed.analysis.Agree):
+			refusal.Reason = "sizes that have to be the same are not known to be"
 		case !p.all(c.Nodes, fixed.analysis.Polynomial):
 			refusal.Reason = "a size of its result is no polynomial of the open ones"
 		default:

@@ -189,27 +189,35 @@ func (c *decision) expectedRounds() int {
 	if len(c.opened()) > 0 {
 		round *= mostPoints
 	}
-	if c.budget == nil || round <= 0 {
+	if c.budget == nil {
 		return c.Rounds
 	}
-	left := float64(c.budget.Left()-c.budget.Writing()) / float64(time.Millisecond)
-	return min(c.Rounds, max(leastRounds, int(left/round)))
+	switch left := float64(c.budget.Left()-c.budget.Writing()) / float64(time.Millisecond); {
+	case round > 0:
+		return min(c.Rounds, max(leastRounds, int(left/round)))
+	case c.machine != nil && left <= 0:
+		return min(c.Rounds, leastRounds) // building took all the time
+	}
+	return c.Rounds
 }
 
-// leastBuilt is how many finalists are built however short the time is: plain TVM, the backend alone that was the fastest
-// at fixed sizes, and what was placed.
+// leastBuilt is how many finalists are built however short the time is: plain TVM, the backend alone of which the most is
+// expected, and what was placed.
 const leastBuilt = 3
 
 // byExpected are finalists in the order in which they are built: those of leastBuilt, then what else was placed, then the
-// other backends, what was the fastest at fixed sizes first. As they are where nothing is expected.
+// other backends, what was the fastest at fixed sizes first. Where nothing was run at such, the backend that takes the
+// most operators is the first. As they are where the graph executor runs them.
 func (c *decision) byExpected(finalists []*finalist) []*finalist {
-	if c.expected == nil {
+	if c.expected == nil && c.machine == nil {
 		return finalists
 	}
 	rank := func(f *finalist) (class int, score float64) {
 		known, ok := c.expected[f.name]
 		if score = math.Inf(1); ok {
 			score = graphlevel.Score(known)
+		} else if c.expected == nil {
+			score = -float64(f.takes())
 		}
 		switch {
 		case f == c.reference:
@@ -235,13 +243,13 @@ func (c *decision) byExpected(finalists []*finalist) []*finalist {
 
 // tooLate says that there is no time to build one more finalist and to run them then, or that nobody wants to wait.
 func (c *decision) tooLate() bool {
-	if c.expected == nil || c.budget == nil {
+	if c.expected == nil && c.machine == nil || c.budget == nil {
 		return false
 	}
 	if c.Ending.asked() {
 		return true
 	}
-	runs := 0.0
+	runs := 0.0 // how long they take is not known where nothing is expected
 	for _, known := range c.expected {
 		if !known.Failed() {
 			runs += leastRounds * known.Estimate()
@@ -259,6 +267,10 @@ func (c *decision) leaveOut(late []*finalist) {
 		return
 	}
 	c.finalists = slices.DeleteFunc(c.finalists, func(f *finalist) bool { return slices.Contains(late, f) })
+	if c.expected == nil {
+		c.warn("%s", c.hurry(fmt.Sprintf("There was no time to build %s.", joinNames(titles(late)))))
+		return
+	}
 	c.note("%s", c.hurry(fmt.Sprintf("There was no time to build %s: at fixed sizes that was no better.",
 		joinNames(titles(late)))))
 }
@@ -284,7 +296,7 @@ func backendsOf(p *plan.Plan) []string {
 func (c *decision) placedAs(found []mix, nodes []relay.NodeID) ([]*finalist, error) {
 	var placed []*finalist
 	for i, like := range found {
-		module, p, err := network.PlaceLike(c.module, c.placementConfig(), like.plan, nodes)
+		module, p, err := network.PlaceLike(c.module, c.placementConfig(), like.plan, nodes, "")
 		if err != nil {
 			return nil, err
 		}

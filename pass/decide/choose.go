@@ -77,7 +77,7 @@ func (c *decision) choose() (*finalist, string, error) {
 // keep makes the plan that of the finalist that was chosen: what is written down is what is built, whichever that is. A
 // placement is called the placement from here on; the other finalists keep the names that say what they are.
 func (c *decision) keep(chosen *finalist) {
-	if chosen.name == operatorLevelName || strings.HasPrefix(chosen.name, graphLevelName) {
+	if chosen.isPlacement() {
 		chosen.name = plan.PlacementName
 	}
 	c.plan = chosen.plan
@@ -205,7 +205,7 @@ func (c *decision) record(chosen *finalist) {
 		}
 		c.plan.Finalists = append(c.plan.Finalists, entry)
 	}
-	c.notePoints()
+	c.recordPoints(chosen)
 }
 
 // sameModule says whether two modules are the same network.

@@ -177,7 +177,7 @@ func (c *decision) compare() error {
 			f.cost.Origin = cost.Measured
 			f.cost.Samples = append(f.cost.Samples, comparison.Costs[f.name].Samples...)
 		}
-		if turn == mostTurns || rounds < roundsToDoubt || c.graph != nil && c.budget.Left()-c.writing() < turnTook {
+		if turn == mostTurns || rounds < roundsToDoubt || c.noTimeFor(turnTook) {
 			break
 		}
 		surprised := c.surprised()
@@ -273,6 +273,11 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	}
 	step.Done("%d rounds", rounds)
 	return comparison, nil
+}
+
+// noTimeFor says that there is no time for something that takes so long, before the best is written.
+func (c *decision) noTimeFor(took time.Duration) bool {
+	return c.budget != nil && (c.graph != nil || c.machine != nil) && c.budget.Left()-c.budget.Writing() < took
 }
 
 // runsOnMachine runs the reference alone where TVM's virtual machine runs the network: not every size at which open

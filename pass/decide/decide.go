@@ -24,7 +24,6 @@ import (
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/cost"
-	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
@@ -118,11 +117,20 @@ type Options struct {
 }
 
 // Sizes are what is known of an input with open dimensions: at which sizes it is tried, what the model calls its
-// dimensions ("" for those without a name), and between which sizes they may be, both included (nil for any).
+// dimensions ("" for those without a name), between which sizes they may be, both included (nil for any), and at which of
+// these sizes it is measured.
 type Sizes struct {
 	Shape  []int64     `json:"shape"`
 	Names  []string    `json:"names,omitempty"`
 	Domain []*[2]int64 `json:"domain,omitempty"`
+	Points []SizePoint `json:"points,omitempty"`
+}
+
+// SizePoint is an input's sizes at one of those points at which a network with open dimensions is measured, of which all
+// inputs have as many, and the point's share of the mean.
+type SizePoint struct {
+	Sizes  []int64 `json:"sizes"`
+	Weight float64 `json:"weight"`
 }
 
 // Build says how a module is built.
@@ -196,7 +204,7 @@ type decision struct {
 	// expected is what finalists took where sizes are fixed (placeAtSize), by name; nil where nothing is known.
 	expected map[string]cost.Cost
 	// points are the sizes of open dimensions at which finalists were run; none where nobody said which there may be.
-	points []measure.Point
+	points []cost.Point
 	// testRunner runs the finalists in tests.
 	testRunner runner
 }

@@ -33,6 +33,8 @@ type finalist struct {
 	// placement is set where the graph level was searched, and then module is nil. origin is what the search called it.
 	placement *genome.Placement
 	origin    string
+	// openOn is the backend that has the parts with open dimensions, of openPartsName.
+	openOn string
 
 	// sameAs is the finalist that has the same module; this one is then not built.
 	sameAs *finalist
@@ -62,6 +64,8 @@ func (f *finalist) title() string {
 		return "the placement"
 	case f.name == operatorLevelName:
 		return "the operator level's placement"
+	case f.name == openPartsName:
+		return "the placement with its open parts on " + f.openOn
 	case strings.HasPrefix(f.name, graphLevelName):
 		return "the graph level's placement" + strings.TrimPrefix(f.name, graphLevelName)
 	}
@@ -69,6 +73,12 @@ func (f *finalist) title() string {
 		return "TVM alone, to compare with"
 	}
 	return f.name + " alone"
+}
+
+// isPlacement says that it is a placement, and no backend alone.
+func (f *finalist) isPlacement() bool {
+	return f.name == plan.PlacementName || f.name == operatorLevelName || f.name == openPartsName ||
+		strings.HasPrefix(f.name, graphLevelName)
 }
 
 // titles are how finalists are called in sentences.
@@ -86,6 +96,17 @@ func (f *finalist) regions() int {
 		return 0
 	}
 	return f.plan.Outlined()
+}
+
+// takes is how many operators are its backend's, of one that is a backend by itself; 0 of others.
+func (f *finalist) takes() int {
+	if f.plan == nil {
+		return 0
+	}
+	if b := f.plan.Backend(f.name); b != nil {
+		return b.Operators
+	}
+	return 0
 }
 
 // compilers are the Compiler attributes of its regions.
@@ -189,7 +210,7 @@ func (c *decision) notOnMachine(what string, err error) error {
 }
 
 func sameNote(f *finalist) string {
-	if f.name == plan.PlacementName || f.name == operatorLevelName {
+	if f.isPlacement() {
 		return fmt.Sprintf("%s is the same network as %s; it was built and measured once.", capital(f.title()),
 			f.sameAs.title())
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/placing"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // lookAtForm finds out what runs the network: TVM's graph executor, or, where it branches or has shapes that are known
@@ -27,15 +29,21 @@ func (c *decision) lookAtForm() error {
 	return nil
 }
 
+// openPartsName is the finalist that has parts of open sizes on one backend, whose title says which, and the
+// others as they are placed.
+const openPartsName = "open parts"
+
 // placeOnMachine makes finalists of plain TVM, of every backend alone, and of what is placed: where sizes are open, what a
-// search among whole networks finds at fixed ones (placeAtSize), and otherwise what candidates take alone. They are run
-// on TVM's virtual machine: what parts take in place only the graph executor tells.
+// search among whole networks finds at fixed ones (placeAtSize), and otherwise what candidates take alone, with and
+// without what the backend that takes the most takes of open sizes. They are run on TVM's virtual machine: what parts take
+// in place only the graph executor tells.
 func (c *decision) placeOnMachine() error {
 	if err := c.quiet(c.ctx); err != nil {
 		return err
 	}
 	placed, err := c.placeAtSize()
-	if err == nil && len(placed) == 0 {
+	byParts := err == nil && len(placed) == 0
+	if byParts {
 		var one *finalist
 		if one, err = c.placement(); err == nil {
 			placed = []*finalist{one}
@@ -52,6 +60,7 @@ func (c *decision) placeOnMachine() error {
 		c.finalists = placed
 		return nil // outputs are held against it, and only the placement keeps to what was asked for
 	}
+	var most *finalist
 	c.finalists = []*finalist{c.reference}
 	for _, b := range placed[0].plan.Backends {
 		if b.Name == "tvm" || b.Unusable != "" {
@@ -62,7 +71,37 @@ func (c *decision) placeOnMachine() error {
 			return err
 		}
 		c.finalists = append(c.finalists, alone)
+		if most == nil || alone.takes() > most.takes() {
+			most = alone
+		}
+	}
+	if byParts && most != nil {
+		if placed, err = c.withOpenParts(placed[0], most); err != nil {
+			return err
+		}
 	}
 	c.finalists = append(c.finalists, placed...)
 	return nil
+}
+
+// withOpenParts is what is placed, and before it the same with what a backend takes of parts with open dimensions: what
+// candidates take alone says nothing of these, and TVM would have them all.
+func (c *decision) withOpenParts(placed, alone *finalist) ([]*finalist, error) {
+	var nodes []relay.NodeID // the same ones
+	for i := range placed.plan.Module.Functions {
+		for id := len(nodes); id < placed.plan.Module.Functions[i].Nodes; id++ {
+			nodes = append(nodes, relay.NodeID(id))
+		}
+	}
+	module, p, err := network.PlaceLike(c.module, c.placementConfig(), placed.plan, nodes, alone.name)
+	if err != nil {
+		return nil, err
+	}
+	if same, err := sameModule(placed.module, module); err != nil || same {
+		return []*finalist{placed}, err
+	}
+	c.note("What has open sizes was also put on %s, which takes the most: of that nothing is known alone.", alone.name)
+	p.Module.Name, placed.name = c.Name, operatorLevelName
+	return []*finalist{
+		{name: openPartsName, module: module, plan: p, eligible: true, openOn: alone.name}, placed}, nil
 }

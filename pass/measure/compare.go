@@ -58,16 +58,7 @@ type Comparison struct {
 	Outputs map[string]OutputCheck
 	// Points are the sizes at which models were run whose open dimensions have domains, of which the samples are means;
 	// none of other models.
-	Points []Point
-}
-
-// Point is what models take at some sizes of open dimensions.
-type Point struct {
-	// Sizes are the inputs' shapes, Weight what the point counts in the mean.
-	Sizes  map[string][]int64 `json:"sizes"`
-	Weight float64            `json:"weight"`
-	// Milliseconds are medians, by the models' names.
-	Milliseconds map[string]float64 `json:"ms"`
+	Points []cost.Point
 }
 
 // Compare runs finished models on the same random inputs in turn (A B C A B C ...), so that what else happens on the

@@ -130,5 +130,5 @@ type compareResult struct {
 	Samples map[string][]float64    `json:"samples_ms"`
 	Outputs map[string]*outputsSeen `json:"outputs"`
 	Errors  map[string]*cost.Errors `json:"errors"`
-	Points  []Point                 `json:"points"`
+	Points  []cost.Point            `json:"points"`
 }

@@ -37,10 +37,10 @@ func Place(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, p *plan
 }
 
 // PlaceLike is placing.Like with the module and the plan written.
-func PlaceLike(mod *bridge.Object, cfg settings.Config, like *plan.Plan, nodes []relay.NodeID) (out *bridge.Object,
-	p *plan.Plan, err error) {
+func PlaceLike(mod *bridge.Object, cfg settings.Config, like *plan.Plan, nodes []relay.NodeID, open string) (
+	out *bridge.Object, p *plan.Plan, err error) {
 	err = bridge.OnThread(func() error {
-		s, err := placing.Like(mod, cfg, like, nodes)
+		s, err := placing.Like(mod, cfg, like, nodes, open)
 		if err != nil {
 			return err
 		}

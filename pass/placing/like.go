@@ -17,8 +17,9 @@ import (
 // Like places main as a plan does that was made for the same network with fixed sizes (symbolic.FixModule): what the plan
 // has on a backend is there, where that takes it with open dimensions, and the rest is TVM's. nodes says of each node of
 // the plan's main which one of this main's it is; NoNode for none. What candidates cost was measured at these sizes, and
-// is not in the plan that Plan writes. Errors: as Decided's.
-func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.NodeID) (*Module, error) {
+// is not in the plan that Plan writes. A backend of the name open, if it is not "", has what it takes of parts with open
+// dimensions, too. Errors: as Decided's.
+func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.NodeID, open string) (*Module, error) {
 	cfg.WithoutCosts = true
 	s, err := proposed(mod, cfg)
 	if err != nil {
@@ -30,7 +31,7 @@ func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.N
 	defer clock(&s.Timings.Place)()
 	for _, f := range s.Functions {
 		f.Costs = make([]cost.Cost, len(f.Set.Candidates))
-		chosen, err := s.like(f, p, nodes)
+		chosen, err := s.like(f, p, nodes, open)
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 		}
@@ -39,8 +40,8 @@ func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.N
 	return s, nil
 }
 
-// like chooses what the plan has.
-func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID) (*place.Solution, error) {
+// like chooses what the plan has, and what has open dimensions on the backend of that name.
+func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID, open string) (*place.Solution, error) {
 	planned := map[string]bool{}
 	for i := range p.Regions {
 		r := &p.Regions[i]
@@ -64,7 +65,7 @@ func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID) (*place.S
 		switch {
 		case s.ByName[c.Backend].TakesAnything():
 			options[k].Cost = 1 + float64(c.Operators(f.Set.Graph)) // as much as it takes to take what is planned
-		case planned[candidateID(c.Backend, c.Composite, c.Nodes)]:
+		case planned[candidateID(c.Backend, c.Composite, c.Nodes)], c.Open && c.Backend == open:
 			options[k].Cost = EachCandidate
 		}
 	}

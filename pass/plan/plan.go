@@ -58,6 +58,9 @@ type Plan struct {
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
 	Finalists []Finalist `json:"finalists,omitempty"`
+	// Points are the sizes of open dimensions at which the finalists were run, whose samples are means over these; empty
+	// where no dimension is open, or none has a domain.
+	Points []cost.Point `json:"points,omitempty"`
 	// Notes are what its user was told of the run beside the tables, what could not be learnt, too, but
 	// not what came of the time there was. They decide nothing.
 	Notes []string `json:"notes,omitempty"`
@@ -413,7 +416,8 @@ type Rejected struct {
 // Finalist is a whole network that was built and run.
 type Finalist struct {
 	// Name is a backend's name for what that backend (with TVM for the rest) does alone, "collage" (PlacementName) for
-	// the placement that was kept, "operator level", "graph level", "graph level 2", ... for placements that were not.
+	// the placement that was kept, "operator level", "open parts", "graph level", "graph level 2", ... for placements
+	// that were not.
 	Name string `json:"name"`
 	// Origin is what the search called it ("feedback 2", "placed again"); "" for one that has no other name.
 	Origin string `json:"origin,omitempty"`

@@ -40,7 +40,6 @@ from .region import (
 
 # Operators whose second argument no pass looks into: as a parameter it gives the same code as a constant.
 _WEIGHED = {
-    "nn.conv1d",
     "nn.conv2d",
     "nn.conv3d",
     "nn.conv1d_transpose",

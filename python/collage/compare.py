@@ -237,7 +237,7 @@ def _over_domains(request, executors, points, progress):
         "outputs": seen,
         "errors": _held_out(request, executors),
         "points": [
-            {**point, "ms": {name: float(np.median(taken[name][at])) for name in taken}}
+            {**point, "ms": {name: float(np.median([one[at] for one in each])) for name, each in taken.items()}}
             for at, point in enumerate(points)
         ],
     }

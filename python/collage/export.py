@@ -30,8 +30,12 @@ from . import (
     errors,
     library,
     needs,
+    one_dimension,
+    open_images,
+    own_functions,
     packed,
     parameters,
+    pass_instruments,
     quiet,
     shape_functions,
     target,
@@ -48,6 +52,12 @@ _NO_WORKLOAD = "Cannot find TOPI workload"
 # TVM may compute what a concatenation joins in its loops, and then finds that it has not the form in which the
 # concatenation reads it.
 _NOT_COMPACT = "Cannot bind a compact buffer"
+
+# TVM may compute behind a product what has another open size than the product's, which its schedule then does not know.
+_NOBODYS_SIZE = "are used, but are not passed in as API arguments"
+
+# TVM may think of a layout that no tensor can have (_squeezes_reshaped).
+_NO_LAYOUT = "index_backward_rule"
 
 # Space that must be free for intermediate files beside what the parameters take: objects and libraries of
 # code.
@@ -128,19 +138,54 @@ def _around_faults(module, left_out, attempt):
     """What ``attempt(module, left_out, config)`` builds without the passes ``left_out``: tried again without what TVM's
     passes are known to fail with.
     """
-    config, apart = {}, False
+    config, apart, reshaped, products_apart = {}, False, False, False
     while True:
         try:
             return attempt(module, left_out, config)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
-            if common_subexpressions.refused(error) and not config:
-                config = {"tir.disable_cse_tir": True}
+            if common_subexpressions.refused(error) and "tir.disable_cse_tir" not in config:
+                config = {**config, "tir.disable_cse_tir": True}
             elif _NO_WORKLOAD in str(error) and "SimplifyExpr" in left_out:
                 left_out = [name for name in left_out if name != "SimplifyExpr"]
             elif _NOT_COMPACT in str(error) and not apart:
                 module, apart = _joined_apart(module), True
+            elif _NOBODYS_SIZE in str(error) and "relay.FuseOps.max_depth" not in config:
+                if products_apart:
+                    config = {**config, "relay.FuseOps.max_depth": 1}
+                else:
+                    module, products_apart = own_functions.changed(module, _ProductsApart().visit), True
+            elif _NO_LAYOUT in str(error) and not reshaped:
+                module, reshaped = _squeezes_reshaped(module), True
             else:
                 raise
+
+
+class _SqueezesReshaped(relay.ExprMutator):
+    def visit_call(self, call):
+        new = super().visit_call(call)
+        if call.op != tvm.ir.Op.get("squeeze"):
+            return new
+        sizes = [size if isinstance(size, tvm.tir.IntImm) else -1 for size in call.checked_type.shape]
+        if sizes.count(-1) > 1:
+            return new
+        return relay.reshape(new.args[0], [int(size) for size in sizes])
+
+
+def _squeezes_reshaped(module):
+    """The module with reshapes in the place of its own squeezes. Behind a convolution of one channel TVM takes a
+    squeeze to leave the parts of a channel in the layout when there are no channels any more.
+    """
+    return own_functions.changed(relay.transform.InferType()(module), _SqueezesReshaped().visit)
+
+
+class _ProductsApart(relay.ExprMutator):
+    """What is behind a product of matrices is made by kernels of its own."""
+
+    def visit_call(self, call):
+        new = super().visit_call(call)
+        if isinstance(call.op, tvm.ir.Op) and call.op.name in ("nn.batch_matmul", "nn.dense", "nn.matmul"):
+            return relay.annotation.stop_fusion(new)
+        return new
 
 
 class _JoinedApart(relay.ExprMutator):
@@ -156,11 +201,7 @@ class _JoinedApart(relay.ExprMutator):
 
 def _joined_apart(module):
     """The module with what its own concatenations join made by kernels of their own."""
-    apart = tvm.IRModule(module.functions, module.type_definitions, attrs=module.attrs)
-    for var, function in module.functions_items():
-        if isinstance(function, relay.Function) and not (function.attrs and "Compiler" in function.attrs):
-            apart[var] = _JoinedApart().visit(function)
-    return relay.transform.InferType()(apart)
+    return own_functions.changed(module, _JoinedApart().visit)
 
 
 # TVM knows no way to give the results of an If a layout, and fails where they have one.
@@ -181,12 +222,15 @@ def build_for_machine(module, build_target=None, opt_level=None, disabled_passes
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for, on_machine=True)
         with (
-            target.build_context(opt_level, target.with_done(left_out, done), config, tuning_log=tuning_log),
+            target.build_context(
+                opt_level, target.with_done(left_out, done), config, [pass_instruments.FoldedInGo()], tuning_log
+            ),
             quiet.without_notes(),
         ):
             return relay.vm.compile(optimised, build_for)
 
-    executable = _around_faults(module, left_out, attempt)
+    with open_images.schedules():
+        executable = _around_faults(open_images.plain(module), left_out, attempt)
     return virtual_machine.Executable(executable, relay.transform.InferType()(module), build_for, tried)
 
 
@@ -208,6 +252,9 @@ def optimise(module, build_for, on_machine=False):
     kernel for each weight that is laid out anew. Gives the module and the names of the passes that need not run again.
     ``on_machine`` is for TVM's virtual machine, which has passes of its own.
     """
+    raw_target = tvm.target.Target.canon_target_and_host(build_for)[0]
+    if raw_target.kind.name == "llvm":
+        module = one_dimension.as_two(module, raw_target)
     prefix = tvm.get_global_func("relay.backend.GetPassPrefixSeq", allow_missing=True)
     if prefix is None:
         return module, []
@@ -218,7 +265,6 @@ def optimise(module, build_for, on_machine=False):
         name = one.info.name
         passes += [fold, one] if name == "FoldConstant" else [one]
         done += [name] if name not in _RUN_AGAIN else []
-    raw_target = tvm.target.Target.canon_target_and_host(build_for)[0]
     schedules = contextlib.nullcontext()
     if isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext):
         schedules = autotvm.tophub.context([raw_target])  # as relay.build does

@@ -69,7 +69,7 @@ _IN_ANOTHER_FORM = {
 class Model:
     """A model that was read: ``module``, ``name``, ``format``, ``inputs`` ({name: (shape, dtype)}) and ``open`` ({name:
     axes} of dimensions that are known only when it runs; ``inputs`` has the sizes at which these are tried). ``names``
-    and ``domains`` are open_dimensions.Sizes', of inputs that have any.
+    and ``domains`` are open_dimensions.Sizes', of inputs that have any, and ``points`` what points_of gives of these.
     """
 
     def __init__(self, module, name, form, path=None, fixed=None, sizes=None):
@@ -82,6 +82,7 @@ class Model:
         tried = sizes.tried if sizes else {}
         self.names = {key: names for key, names in (sizes.names if sizes else {}).items() if any(names)}
         self.domains = {key: domain for key, domain in (sizes.domains if sizes else {}).items() if any(domain)}
+        self.points = {key: open_dimensions.points_of(sizes.points, key) for key in self.domains}
         for var in module["main"].params:
             kind, key = var.checked_type, var.name_hint
             self.inputs[key] = (tuple(tried.get(key) or open_dimensions.tried_shape(kind)), kind.dtype)
@@ -100,7 +101,12 @@ class Model:
                     "dtype": dtype,
                     **{
                         key: told[name]
-                        for key, told in (("open", self.open), ("names", self.names), ("domain", self.domains))
+                        for key, told in (
+                            ("open", self.open),
+                            ("names", self.names),
+                            ("domain", self.domains),
+                            ("points", self.points),
+                        )
                         if name in told
                     },
                 }

@@ -10,7 +10,10 @@ input.
 import dataclasses
 import json
 import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
+import numpy as np
 import tvm
 
 from . import errors, library
@@ -23,35 +26,48 @@ _BATCH, _SIDE, _OTHER = 2, 64, 16
 @dataclasses.dataclass(frozen=True)
 class Dim:
     """An open dimension: what it is called, its least size, and its greatest one (None for any). Dimensions of one name
-    are of one size.
+    are of one size. ``weights`` says how often a size comes, {size: how often} or all sizes that were seen, one after
+    the other; None where all come alike.
     """
 
     name: str
     least: int = 1
     most: int | None = None
+    weights: Mapping[int, float] | Iterable[int] | None = None
+
+    def __post_init__(self):
+        # Once: what gives the sizes may give them once only, and one Dim may stand for dimensions of several inputs.
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            object.__setattr__(self, "weights", Counter(np.asarray(list(self.weights)).tolist()))
 
 
 def _told(domain):
-    """(name, domain) of what is told of a dimension: a Dim, a torch.export.Dim, (least, most), or None."""
+    """(name, domain, weights) of what is told of a dimension: a Dim, a torch.export.Dim, (least, most), None, or what
+    the command line says, {"least", "most", "weights": [[size, how often]]}.
+    """
+    if isinstance(domain, dict):
+        domain = Dim("", domain["least"], domain["most"], dict(domain.get("weights") or ()) or None)
     if isinstance(domain, Dim):
-        return domain.name, None if domain.most is None else (domain.least, domain.most)
+        return domain.name, None if domain.most is None else (domain.least, domain.most), domain.weights
     if hasattr(domain, "min") and hasattr(domain, "max") and hasattr(domain, "__name__"):
         # What has no bound there has the greatest number of Python's or of C's int.
-        return domain.__name__, None if domain.max is None or domain.max >= 2**31 - 1 else (domain.min, domain.max)
-    return "", domain
+        bounded = domain.max is not None and domain.max < 2**31 - 1
+        return domain.__name__, (domain.min, domain.max) if bounded else None, None
+    return "", domain, None
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """``shapes`` {name: sizes, None for what is open}; ``tried`` {name: sizes at which it is measured and checked};
     ``names`` {name: a text for each dimension}, which is what the model calls those that are open, else empty;
-    ``domains`` {name: (least, most) or None for each dimension}.
+    ``domains`` {name: (least, most) or None for each dimension}; ``points`` is what the function of that name gives.
     """
 
     shapes: dict
     tried: dict
     names: dict
     domains: dict
+    points: list
 
     def open_axes(self):
         """{name: axes that are open}, of inputs that have any."""
@@ -67,8 +83,9 @@ def settle(declared, given, open_axes, what):
     """
     refuse_unknown(given, declared, what)
     refuse_unknown(open_axes, declared, what)
-    declared, open_axes = _named(declared, open_axes)
+    declared, open_axes, weights = _named(declared, open_axes)
     domains = _domains(declared, open_axes, what)
+    weighed = _weighed(declared, domains, weights, what)
     shapes, tried, names, unclear, named = {}, {}, {}, {}, {}
     for name, dims in declared.items():
         left = _axes(name, dims, [int(axis) for axis in open_axes.get(name, ())], what)
@@ -84,29 +101,63 @@ def settle(declared, given, open_axes, what):
         tried[name] = [
             size
             if isinstance(size, int)
-            else named.setdefault(size or (name, axis), _tried_in(domains[name][axis], axis, len(known)))
+            else named.setdefault(
+                size or (name, axis), _tried_in(domains[name][axis], axis, len(known), weighed.get((name, axis)))
+            )
             for axis, size in enumerate(known)
         ]
     ask_for(unclear, what)
     for name, sizes in tried.items():
         require_within(name, sizes, domains[name], what, "--input-shape")
-    return Sizes(shapes, tried, names, domains)
+    return Sizes(shapes, tried, names, domains, points(tried, domains, weighed))
 
 
 def _named(declared, open_axes):
-    """What is declared, with the names of Dims for what is open, and what is told of it without these."""
+    """What is declared, with the names of Dims for what is open; what is told of it without these; and how often sizes
+    come, {(name, axis): what a Dim says of that}.
+    """
     declared = {name: list(dims) for name, dims in declared.items()}
-    told = {}
+    told, weights = {}, {}
     for name, axes in open_axes.items():
         if not isinstance(axes, dict):
             told[name] = axes
             continue
         told[name] = {}
         for axis, domain in axes.items():
-            called, told[name][axis] = _told(domain)
+            called, told[name][axis], often = _told(domain)
+            if often is not None:
+                weights[name, int(axis)] = often
             if called and 0 <= int(axis) < len(declared[name]) and not isinstance(declared[name][int(axis)], int):
                 declared[name][int(axis)] = called
-    return declared, told
+    return declared, told, weights
+
+
+def _weighed(declared, domains, weights, what):
+    """{(name, axis): {size: its share of all}}, of all dimensions with the name of the one that has weights."""
+    found, of = {}, None
+    for (name, axis), often in weights.items():
+        where = f"the sizes of dimension {axis} of the input {name} of {what}"
+        domain = domains[name][axis] if axis < len(domains[name]) else None
+        if domain is None:
+            raise errors.ModelError(f"{where} are weighed: say which there may be, the least and the greatest one")
+        for size, count in often.items():
+            if int(size) != size or not domain[0] <= size <= domain[1]:
+                raise errors.ModelError(f"{where} are to be {domain[0]} to {domain[1]}; {size} is weighed")
+            if not (math.isfinite(count) and count >= 0):
+                raise errors.ModelError(f"{where}: {size} cannot come {count} times")
+        total = sum(often.values())
+        if not total > 0:
+            raise errors.ModelError(f"{where} are weighed, but none ever comes")
+        shares = {int(size): count / total for size, count in sorted(often.items()) if count}
+        called = declared[name][axis]
+        alike = {(name, axis)}
+        if isinstance(called, str):
+            alike |= {(other, at) for other, dims in declared.items() for at, dim in enumerate(dims) if dim == called}
+        if of is not None and ((name, axis) not in of or shares != found[name, axis]):
+            raise errors.ModelError(f"{where} are weighed, and so are others: one dimension's sizes can be")
+        of = alike
+        found.update(dict.fromkeys(alike, shares))
+    return found
 
 
 def of_module(module, dynamic):
@@ -125,11 +176,21 @@ def of_module(module, dynamic):
 
 
 def tried(sizes):
-    """What Go and export.build_for_machine take of Sizes: {name: {"shape", "names", "domain"}}."""
+    """What Go and export.build_for_machine take of Sizes: {name: {"shape", "names", "domain", "points"}}."""
     return {
-        name: {"shape": shape, "names": sizes.names[name], "domain": sizes.domains[name]}
+        name: {
+            "shape": shape,
+            "names": sizes.names[name],
+            "domain": sizes.domains[name],
+            "points": points_of(sizes.points, name),
+        }
         for name, shape in sizes.tried.items()
     }
+
+
+def points_of(points, name):
+    """The points as they are told of one input: [{"sizes": its sizes, "weight"}]."""
+    return [{"sizes": point["sizes"][name], "weight": point["weight"]} for point in points]
 
 
 def _domains(declared, open_axes, what):
@@ -176,20 +237,67 @@ def require_within(name, sizes, domain, what, given):
 _RULE = (-math.sqrt(0.6), 5 / 18), (0.0, 8 / 18), (math.sqrt(0.6), 5 / 18)
 
 
-def points(tried, domains):
+def points(tried, domains, weighed=None):
     """At which sizes a network with domains is measured: [{"sizes": {name: sizes}, "weight"}], the weights adding up to
-    1; every size of a domain counts alike. All domains go from their least to their most together. Without domains
-    nothing.
+    1; every size of a domain counts alike, or as ``weighed`` has them, {(name, axis): {size: share}}, of dimensions
+    that are of one size. All domains go from their least to their most together: where one has weights, the others
+    have the size than which as large a share of theirs is smaller. Without domains nothing.
     """
     spans = [bounds for domain in domains.values() for bounds in domain if bounds is not None]
     if not spans:
         return []
+    if weighed:
+        shares = next(iter(weighed.values()))
+        rule = _gauss(shares)
+        below = {size: sum(share for other, share in shares.items() if other < size) for size, _ in rule}
+        return [
+            {
+                "sizes": {
+                    name: [size if (name, axis) in weighed else one for axis, one in enumerate(sizes)]
+                    for name, sizes in _at(2 * (below[size] + shares.get(size, 0.0) / 2) - 1, tried, domains).items()
+                },
+                "weight": weight,
+            }
+            for size, weight in rule
+        ]
     widest = max(most - least for least, most in spans)
     if widest < len(_RULE):
         rule = [(2 * step / widest - 1 if widest else 0.0, 1 / (widest + 1)) for step in range(widest + 1)]
     else:
         rule = _RULE
     return [{"sizes": _at(place, tried, domains), "weight": weight} for place, weight in rule]
+
+
+def _gauss(shares):
+    """[(size, weight)], as many as the rule has: what is a square of the size has the same mean over these as over
+    ``shares`` {size: share}. The sizes are those of Gauss's rule for these shares, the eigenvalues of the matrix of
+    Golub and Welsch ("Calculation of Gauss Quadrature Rules", 1969), rounded; weights are right for the rounded ones.
+    """
+    sizes, weights = np.array(list(shares), float), np.array(list(shares.values()))
+    if len(sizes) <= len(_RULE):
+        return [(int(size), float(weight)) for size, weight in zip(sizes, weights, strict=True)]
+    middle, spread = weights @ sizes, max(np.ptp(sizes), 1.0)
+    x = (sizes - middle) / spread
+    before, now, norm_before = np.zeros_like(x), np.ones_like(x), 1.0
+    diagonal, beside = [], []
+    for degree in range(len(_RULE)):  # Stieltjes: polynomials that are orthogonal for these weights
+        norm = weights @ now**2
+        step = weights @ (x * now**2) / norm
+        if degree:
+            beside.append(math.sqrt(norm / norm_before))
+        diagonal.append(step)
+        turn = norm / norm_before if degree else 0.0
+        before, now, norm_before = now, (x - step) * now - turn * before, norm
+    places, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    rule = Counter()
+    for place, weight in zip(places, vectors[0] ** 2, strict=True):
+        rule[round(middle + spread * place)] += float(weight)
+    at = (np.array(list(rule), float) - middle) / spread
+    powers = np.arange(len(rule))[:, None]
+    right = np.linalg.solve(at**powers, (x**powers) @ weights)
+    return [
+        (size, float(weight)) for size, weight in zip(rule, right if min(right) > 0 else rule.values(), strict=True)
+    ]
 
 
 def corners(tried, domains):
@@ -222,7 +330,10 @@ def _axes(name, dims, axes, what):
     return set(axes)
 
 
-def _tried_in(domain, axis, rank):
+def _tried_in(domain, axis, rank, shares):
+    """The size at which what is open is tried: the mean of all there may be."""
+    if shares:
+        return round(sum(size * share for size, share in shares.items()))
     return _tried(axis, rank) if domain is None else (domain[0] + domain[1]) // 2
 
 
@@ -259,8 +370,8 @@ def settled(module, sizes):
 
 
 def dims_of(kind):
-    """The dimensions of a tensor type; None for one that is open."""
-    return [None if isinstance(dim, tvm.tir.Any) else int(dim) for dim in kind.shape]
+    """The dimensions of a tensor type; None for one that is open (TVM has expressions of open ones, too)."""
+    return [int(dim) if isinstance(dim, (int, tvm.tir.IntImm)) else None for dim in kind.shape]
 
 
 def show(dims):

@@ -31,7 +31,8 @@ class KernelRecorder:
     def run_after_pass(self, module, info):
         """Called by TVM after each pass."""
         if info.name == "FuseOps":
-            self.module = module
+            # A copy: passes that follow take functions out of the module itself (InlineGlobals).
+            self.module = tvm.IRModule(module.functions, module.type_definitions)
 
 
 def _children(expr):

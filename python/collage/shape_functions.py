@@ -35,7 +35,7 @@ def _same(shape):
 
 
 def _as_the_first(_attrs, inputs, _ranks):
-    return [_same(inputs[0])]
+    return [_same(inputs[0]) if len(inputs[0].shape) else topi.identity(inputs[0])]  # a number has no sizes
 
 
 @script
@@ -74,13 +74,13 @@ _ABOVE = 11
 
 
 @script
-def _convolved(shape, weights, strides, around, dilation):
+def _convolved(shape, weights, strides, around, dilation, first, tap, channel, filters):
     out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
     out[0] = shape[0]
-    out[1] = weights[0]
+    out[channel] = weights[filters]
     for i in const_range(shape.shape[0] - 2):  # noqa: F821
-        reach = (weights[i + 2] - 1) * dilation[i] + 1
-        out[i + 2] = (shape[i + 2] + around[i] - reach) // strides[i] + 1
+        reach = (weights[tap + i] - 1) * dilation[i] + 1
+        out[first + i] = (shape[first + i] + around[i] - reach) // strides[i] + 1
     return out
 
 
@@ -109,10 +109,10 @@ def _window(attrs):
 
 
 @script
-def _unconvolved(shape, weights, strides, around, dilation, more):
+def _unconvolved(shape, weights, strides, around, dilation, more, groups):
     out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
     out[0] = shape[0]
-    out[1] = weights[1]
+    out[1] = weights[1] * int64(groups)  # noqa: F821
     for i in const_range(shape.shape[0] - 2):  # noqa: F821
         reach = (weights[i + 2] - 1) * dilation[i] + 1
         out[i + 2] = strides[i] * (shape[i + 2] - 1) + reach - around[i] + more[i]
@@ -120,7 +120,9 @@ def _unconvolved(shape, weights, strides, around, dilation, more):
 
 
 def _of_transposed_convolution(attrs, inputs, _ranks):
-    return [_unconvolved(*inputs, *_window(attrs), tvm.runtime.convert([int(one) for one in attrs.output_padding]))]
+    """TVM's own take what is in front for what is on both sides, and know no groups."""
+    more = tvm.runtime.convert([int(one) for one in attrs.output_padding])
+    return [_unconvolved(*inputs, *_window(attrs), more, tvm.runtime.convert(int(attrs.groups)))]
 
 
 @script
@@ -183,10 +185,16 @@ def _of_blocks(attrs, inputs, _ranks):
     return [_convolved_in_blocks(*inputs, *_window(attrs))]
 
 
+_DATA_LAYOUTS = {"NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC"}
+_KERNEL_LAYOUTS = {"OIW", "OIHW", "OIDHW", "WIO", "HWIO", "DHWIO"}
+
+
 def _of_convolution(attrs, inputs, ranks):
     """TVM's own takes what is in front for what is on both sides."""
-    if str(attrs.data_layout) in ("NCW", "NCHW", "NCDHW") and str(attrs.kernel_layout) in ("OIW", "OIHW", "OIDHW"):
-        return [_convolved(*inputs, *_window(attrs))]
+    data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
+    if data in _DATA_LAYOUTS and kernel in _KERNEL_LAYOUTS:
+        places = map(tvm.runtime.convert, (data.index("C"), kernel.index("O")))
+        return [_convolved(*inputs, *_window(attrs), _first_side(data), _first_side(kernel), *places)]
     return conv_shape_func(attrs, inputs, ranks)
 
 
@@ -253,7 +261,6 @@ def register():
         **dict.fromkeys(_BROADCAST, broadcast_shape_func),
         "any": reduce_shape_func,
         "nn.contrib_depthwise_conv2d_NCHWc": _of_blocks,
-        "nn.conv3d_transpose": _of_transposed_convolution,
         "nn.depth_to_space": _between_depth_and_space(1),
         "nn.space_to_depth": _between_depth_and_space(0),
         "nn.upsampling": _of_upsampling,
@@ -267,6 +274,7 @@ def register():
     instead = {
         **dict.fromkeys(_REWRITTEN, _as_the_first),
         **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _of_convolution),
+        **dict.fromkeys((f"nn.conv{rank}d_transpose" for rank in (1, 2, 3)), _of_transposed_convolution),
         "nn.contrib_conv2d_NCHWc": _of_blocks,
         **dict.fromkeys((f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)), _of_pool),
     }

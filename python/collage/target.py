@@ -12,7 +12,7 @@ import functools
 import tvm
 from tvm.relay.backend import te_compiler
 
-from . import library, tuninglog
+from . import library, pass_instruments, tuninglog
 
 OPT_LEVEL = 3
 
@@ -74,7 +74,7 @@ def build_context(opt_level=None, disabled=None, config=None, instruments=(), tu
             opt_level=OPT_LEVEL if opt_level is None else opt_level,
             disabled_pass=disabled_passes(disabled),
             config={**(config or {}), **extra},
-            instruments=list(instruments) or None,
+            instruments=[pass_instruments.KnownTypes(), *instruments],
         ) as context,
     ):
         yield context

@@ -36,7 +36,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from . import errors, export, library, target, tuninglog
+from . import errors, export, library, one_dimension, target, tuninglog
 
 # "metaschedule" searches programs, the others search the parameters of AutoTVM's schedules.
 TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
@@ -58,8 +58,8 @@ def tune(spec, progress, keep):
     """
     if threads := spec.get("threads"):
         os.environ["TVM_NUM_THREADS"] = str(threads)  # of the processes that measure
-    module = _module(spec)
     build_for = tvm.target.Target(spec.get("target") or target.default_target())
+    module = one_dimension.as_two(_module(spec), build_for)  # as it is built
     tuner = _choose(spec.get("tuner") or "auto")
     if tuner == "metaschedule":
         result = _meta_schedule(module, build_for, spec, progress, keep)

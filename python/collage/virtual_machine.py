@@ -70,8 +70,8 @@ def _constants(module):
 
 
 def signature(module, tried):
-    """What a typed module's main takes and gives. ``tried`` {name: {"shape": sizes, "names", "domain"}}, of which any
-    may be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
+    """What a typed module's main takes and gives. ``tried`` {name: {"shape": sizes, "names", "domain", "points"}}, of
+    which any may be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
     """
     main = module["main"]
     inputs = []
@@ -79,7 +79,7 @@ def signature(module, tried):
         kind, name = var.checked_type, var.name_hint
         told = tried.get(name) or {}
         sizes = list(told.get("shape") or open_dimensions.tried_shape(kind))
-        known = {key: told[key] for key in ("names", "domain") if any(told.get(key) or ())}
+        known = {key: told[key] for key in ("names", "domain", "points") if any(told.get(key) or ())}
         inputs.append({"name": name, **_tensor(kind), "tried": sizes, **known})
     kind = main.ret_type
     fields = kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]
@@ -180,16 +180,25 @@ class Model:
 
     def points(self):
         """open_dimensions.points of the model."""
-        return open_dimensions.points(*self._sizes())
+        told = self.signature["inputs"]
+        first = next((one["points"] for one in told if one.get("points")), [])
+        return [
+            {
+                "sizes": {
+                    one["name"]: one["points"][at]["sizes"] if one.get("points") else one["tried"] for one in told
+                },
+                "weight": point["weight"],
+            }
+            for at, point in enumerate(first)
+        ]
 
     def corners(self):
         """open_dimensions.corners of the model."""
-        return open_dimensions.corners(*self._sizes())
-
-    def _sizes(self):
         told = self.signature["inputs"]
         tried = {one["name"]: one["tried"] for one in told}
-        return tried, {one["name"]: one.get("domain") or [None] * len(one["tried"]) for one in told}
+        return open_dimensions.corners(
+            tried, {one["name"]: one.get("domain") or [None] * len(one["tried"]) for one in told}
+        )
 
     def time_evaluator(self, _name, device, number=1, repeat=1, min_repeat_ms=0):
         """What times "run", as that of a module of TVM's."""

@@ -84,8 +84,8 @@ func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
 		named: map[string]Expression{}}
 	for _, dimensions := range inputs {
 		for _, d := range dimensions {
-			if d.Name != "" && !strings.HasPrefix(d.Name, unnamed) && len(d.Of) == 0 {
-				a.named[d.Name] = d.symbol(d.Name)
+			if d.Name != "" && len(d.Of) == 0 {
+				a.named[d.Name] = d.symbol(ownName(d.Name))
 			}
 		}
 	}
@@ -195,8 +195,8 @@ func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 		if names != nil {
 			told = names[d]
 		}
-		if told.Name != "" && !strings.HasPrefix(told.Name, unnamed) {
-			name = told.Name
+		if told.Name != "" {
+			name = ownName(told.Name)
 		}
 		v.Shape[d] = told.symbol(name)
 		if sum, ok := a.sum(told.Of); ok {
@@ -204,6 +204,15 @@ func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 		}
 	}
 	return v
+}
+
+// ownName is what a dimension of that name is called here. One that a region has of the function around it, where it
+// had no name, has one that a node here may have, too.
+func ownName(name string) string {
+	if strings.HasPrefix(name, unnamed) {
+		return unnamed + name
+	}
+	return name
 }
 
 // symbol is a dimension as an open one of that name.

@@ -106,6 +106,46 @@ func TestShapes(t *testing.T) {
 				"kernel_size": axes(3, 3), "strides": axes(2, 2), "padding": axes(1, 1, 1, 1), "dilation": axes(1, 1)}, g.x,
 				g.Const([]int64{16, 3, 3, 3}, "float32"))
 		}, "[%v0.0 16 floor_div(%v0.2 - 1, 2) + 1 16]"},
+		{"enlarged", []int64{open, 3, open, open}, func(g *graph) relay.NodeID {
+			return g.Call("nn.upsampling", float(open, 3, open, open), map[string]any{"layout": "NCHW", "scale_h": 2.0,
+				"scale_w": 3.0}, g.x)
+		}, "[%v0.0 3 2*%v0.2 3*%v0.3]"},
+		{"enlarged by halves", []int64{open, 3, open, open}, func(g *graph) relay.NodeID {
+			return g.Call("nn.upsampling", float(open, 3, open, open), map[string]any{"layout": "NCHW", "scale_h": 1.5,
+				"scale_w": 2.0}, g.x)
+		}, "[%1.0 3 %1.2 %1.3]"},
+		{"resized", []int64{open, 8, 9, 3}, func(g *graph) relay.NodeID {
+			return g.Call("image.resize2d", float(open, 16, 18, 3), map[string]any{"layout": "NHWC"}, g.x)
+		}, "[%v0.0 16 18 3]"},
+		{"transposed convolution", []int64{open, 3, open, 16}, func(g *graph) relay.NodeID {
+			return g.Call("nn.conv2d_transpose", float(open, 8, open, 31), map[string]any{"data_layout": "NCHW",
+				"strides": axes(2, 2), "padding": axes(1, 1, 1, 1), "dilation": axes(1, 1), "output_padding": axes(1, 0)}, g.x,
+				g.Const([]int64{3, 8, 3, 3}, "float32"))
+		}, "[%v0.0 8 2*%v0.2 31]"},
+		{"depth to space", []int64{open, open, open, open}, func(g *graph) relay.NodeID {
+			return g.Call("nn.depth_to_space", float(open, open, open, open), map[string]any{"layout": "NCHW",
+				"block_size": int64(2)}, g.x)
+		}, "[%v0.0 floor_div(%v0.1, 4) 2*%v0.2 2*%v0.3]"},
+		{"space to depth", []int64{open, open, open, 8}, func(g *graph) relay.NodeID {
+			return g.Call("nn.space_to_depth", float(open, open, open, 32), map[string]any{"layout": "NHWC",
+				"block_size": int64(2)}, g.x)
+		}, "[%v0.0 floor_div(%v0.1, 2) floor_div(%v0.2, 2) 32]"},
+		{"repeated", []int64{1, open, 8}, func(g *graph) relay.NodeID {
+			return g.Call("repeat", float(1, open, 8), map[string]any{"repeats": int64(3), "axis": int64(-2)}, g.x)
+		}, "[1 3*%v0.1 8]"},
+		{"tiled", []int64{open, 8}, func(g *graph) relay.NodeID {
+			return g.Call("tile", float(2, open, 24), map[string]any{"reps": axes(2, 1, 3)}, g.x)
+		}, "[2 %v0.0 24]"},
+		{"padded by what is computed", []int64{open, 3, open}, func(g *graph) relay.NodeID {
+			sizes := g.Call("shape_of", whole(3), nil, g.x)
+			widths := g.Call("concatenate", whole(6), map[string]any{"axis": int64(0)}, g.Tuple(sizes, sizes))
+			pairs := g.Call("reshape", whole(3, 2), map[string]any{"newshape": axes(3, 2)}, widths)
+			return g.Call("dyn.nn.pad", float(open, open, open), nil, g.x, pairs, g.Const(nil, "float32"))
+		}, "[2*%v0.0 + 3 %v0.2 + %v0.0 + 3 2*%v0.2 + 3]"},
+		{"windows that fit where it runs", []int64{open, 16, open, open}, func(g *graph) relay.NodeID {
+			return g.Call("nn.max_pool2d", float(open, 16, open, open), map[string]any{"layout": "NCHW",
+				"pool_size": axes(2, 3), "strides": axes(2, 1), "padding": axes(0, 0, 0, 0), "dilation": axes(1, 1)}, g.x)
+		}, "[%v0.0 16 floor_div(%v0.2, 2) %v0.3 - 2]"},
 		{"unknown operators", []int64{1, open, 8}, func(g *graph) relay.NodeID {
 			return g.Call("nn.mystery", float(1, open, 8), nil, g.x)
 		}, "[1 %1.1 8]"},
@@ -144,8 +184,15 @@ func TestNamesAreOneSize(t *testing.T) {
 
 // TestSymbolsOfOurOwnAreNobodysNames has a model call a dimension what an unnamed one is called here.
 func TestSymbolsOfOurOwnAreNobodysNames(t *testing.T) {
-	g := newGraph(t, open, open)
-	assert.Equal(t, "[%v0.0 %v0.1]", g.of(g.x, Inputs{"v0": {{Name: "%v0.1"}, {}}}).Shape.String())
+	sizes := func(named ...Dimension) string {
+		g := newGraph(t, open, open)
+		return g.of(g.x, Inputs{"v0": named}).Shape.String()
+	}
+	assert.Equal(t, "[%%v0.1 %v0.1]", sizes(Dimension{Name: "%v0.1"}, Dimension{}))
+	// What the function around has no name for is of the same size, too, where it is told so.
+	assert.Equal(t, "[%%3.0 %%3.0]", sizes(Dimension{Name: "%3.0"}, Dimension{Name: "%3.0"}))
+	four := Dimension{Name: "4*%3.0", Of: []Product{{By: 4, Sizes: []string{"%3.0"}}}}
+	assert.Equal(t, "[%%3.0 4*%%3.0]", sizes(Dimension{Name: "%3.0"}, four))
 }
 
 func TestInputsMustFit(t *testing.T) {

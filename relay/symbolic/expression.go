@@ -251,9 +251,18 @@ func opaque(operation operation, a, b Expression, low, high int64) Expression {
 // Over is the quotient of two expressions, rounded down. The divisor must not be 0, whatever the open dimensions are;
 // false where nobody can say that, and where the numbers may be negative, which operators round in different ways.
 func (e Expression) Over(divisor Expression) (Expression, bool) {
+	if low, _ := e.Bounds(); low < 0 {
+		return Expression{}, false
+	}
+	return e.overAsItRuns(divisor)
+}
+
+// overAsItRuns is Over of what is not negative where the network runs at all, whatever its bounds say.
+func (e Expression) overAsItRuns(divisor Expression) (Expression, bool) {
 	low, high := e.Bounds()
+	low = max(0, low)
 	least, most := divisor.Bounds()
-	if low < 0 || least < 1 {
+	if least < 1 {
 		return Expression{}, false
 	}
 	whole, rest := e.divide(divisor)
@@ -262,6 +271,9 @@ func (e Expression) Over(divisor Expression) (Expression, bool) {
 	}
 	if l, _ := rest.Bounds(); l < 0 {
 		whole, rest = Expression{}, e
+	}
+	if number, ok := rest.Value(); ok && least == most {
+		return whole.Plus(Constant(number / least)), true
 	}
 	quotient := high
 	if high != Unbounded {

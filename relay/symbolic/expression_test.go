@@ -120,7 +120,8 @@ func TestQuotients(t *testing.T) {
 	}{
 		{batch.Times(length).Times(Constant(256)), length.Times(Constant(64)), "4*batch"},
 		{length.Times(Constant(4)).Plus(Constant(3)), Constant(4), "len"},
-		{length.Times(Constant(4)).Plus(Constant(7)), Constant(4), "len + floor_div(7, 4)"},
+		{length.Times(Constant(4)).Plus(Constant(7)), Constant(4), "len + 1"},
+		{Constant(49), Constant(2), "24"},
 		{length.Plus(Constant(1)), Constant(2), "floor_div(len + 1, 2)"},
 		{batch.Plus(length), batch.Plus(length), "1"},
 	} {

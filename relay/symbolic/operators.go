@@ -63,7 +63,11 @@ func init() {
 		"nn.avg_pool1d": window, "nn.avg_pool2d": window, "nn.avg_pool3d": window,
 		"nn.global_avg_pool2d": firstTwo, "nn.global_max_pool2d": firstTwo,
 		"nn.adaptive_avg_pool1d": firstTwo, "nn.adaptive_avg_pool2d": firstTwo, "nn.adaptive_max_pool2d": firstTwo,
-		"nn.pad": pad,
+		"nn.pad": pad, "dyn.nn.pad": dynamicPad,
+		"nn.upsampling": upsampled, "nn.upsampling3d": upsampled,
+		"image.resize1d": resized, "image.resize2d": resized, "image.resize3d": resized,
+		"nn.conv1d_transpose": transposed, "nn.conv2d_transpose": transposed, "nn.conv3d_transpose": transposed,
+		"nn.depth_to_space": fromChannels, "nn.space_to_depth": intoChannels, "repeat": repeated, "tile": tiled,
 	}
 	for _, name := range strings.Fields(elementwise) {
 		operators[name] = same
@@ -96,7 +100,7 @@ const otherBinary = `power logical_and logical_or logical_xor bitwise_and bitwis
 var arithmetic = map[string]func(a, b Expression) (Expression, bool){
 	"add":          func(a, b Expression) (Expression, bool) { return a.Plus(b), true },
 	"subtract":     func(a, b Expression) (Expression, bool) { return a.Minus(b), true },
-	"multiply":     func(a, b Expression) (Expression, bool) { return a.Times(b), true },
+	"multiply":     times,
 	"divide":       Expression.Over,
 	"floor_divide": Expression.Over,
 	"trunc_divide": Expression.Over,
@@ -111,6 +115,8 @@ var arithmetic = map[string]func(a, b Expression) (Expression, bool){
 		return low >= 0, high < 0
 	}),
 }
+
+func times(a, b Expression) (Expression, bool) { return a.Times(b), true }
 
 // comparison is 1 or 0 where the bounds of the difference of two numbers tell it.
 func comparison(decide func(low, high int64) (yes, no bool)) func(a, b Expression) (Expression, bool) {
@@ -130,11 +136,16 @@ func (a *Analysis) call(n *relay.Node) Value {
 	if compute == nil {
 		return Value{}
 	}
+	return compute(a.arguments(n))
+}
+
+// arguments are those of a call, as far as they are known.
+func (a *Analysis) arguments(n *relay.Node) arguments {
 	args := arguments{in: make([]Value, len(n.Inputs)), attrs: n.Attrs}
 	for i, in := range n.Inputs {
 		args.in[i] = a.values[in]
 	}
-	return compute(args)
+	return args
 }
 
 func withFirst(a arguments, then func(Value) Value) Value {
@@ -342,14 +353,18 @@ func products(a arguments, turnA, turnB string, rank int) Value {
 	if !ok || !ok2 || len(x.Shape) != rank || len(y.Shape) != rank {
 		return Value{}
 	}
-	rows, columns := rank-2, rank-1
-	if turned, _ := a.attrs.Bool(turnA); turned {
-		rows = rank - 1
-	}
-	if turned, _ := a.attrs.Bool(turnB); turned {
-		columns = rank - 2
-	}
+	rows, _ := matrixAxes(a, turnA, rank)
+	_, columns := matrixAxes(a, turnB, rank)
 	return sized(append(broadcast(x.Shape[:rank-2], y.Shape[:rank-2]), x.Shape[rows], y.Shape[columns]))
+}
+
+// matrixAxes are which axes of an argument of so many are its matrices' rows and columns; turned is the attribute that
+// says that they are transposed.
+func matrixAxes(a arguments, turned string, rank int) (rows, columns int) {
+	if is, _ := a.attrs.Bool(turned); is {
+		return rank - 1, rank - 2
+	}
+	return rank - 2, rank - 1
 }
 
 func batchFlatten(a arguments) Value {

@@ -179,18 +179,15 @@ func (s *settler) flatImage(id relay.NodeID, n *relay.Node, data Value) {
 	if len(data.Shape) != 3 || !hasOpenWidth(&s.g.Nodes[n.Inputs[0]]) {
 		return
 	}
-	ints := func(name string) []int64 { list, _ := n.Attrs.Ints(name); return list }
-	strides, padding, dilation, kernel := ints("strides"), ints("padding"), ints("dilation"), ints("kernel_size")
+	m, fits := arguments{attrs: n.Attrs}.movement(1)
+	kernel, _ := n.Attrs.Ints("kernel_size")
 	groups, ok := n.Attrs.Int("groups")
 	channels, ok2 := n.Attrs.Int("channels")
 	layout, _ := n.Attrs.String("data_layout")
 	weights, _ := n.Attrs.String("kernel_layout")
 	outLayout, _ := n.Attrs.String("out_layout")
 	dtype, _ := n.Attrs.String("out_dtype")
-	if len(padding) == 1 {
-		padding = append(padding, padding[0])
-	}
-	if !ok || !ok2 || len(strides) != 1 || len(padding) != 2 || len(dilation) != 1 || len(kernel) != 1 ||
+	if !ok || !ok2 || !fits || len(kernel) != 1 ||
 		layout != "NCW" || weights != "OIW" || outLayout != "" && outLayout != "NCW" {
 		return
 	}
@@ -204,8 +201,8 @@ func (s *settler) flatImage(id relay.NodeID, n *relay.Node, data Value) {
 			}
 			args = append(args, image)
 		}
-		image, err := s.called(id, "relay.op.nn._make.conv2d", append(args, line(strides[0]),
-			[]any{int64(0), padding[0], int64(0), padding[1]}, line(dilation[0]), groups, channels, line(kernel[0]), "NCHW",
+		image, err := s.called(id, "relay.op.nn._make.conv2d", append(args, line(m.strides[0]),
+			[]any{int64(0), m.padding[0], int64(0), m.padding[1]}, line(m.dilation[0]), groups, channels, line(kernel[0]), "NCHW",
 			"OIHW", "", dtype)...)
 		if err != nil {
 			return nil, err

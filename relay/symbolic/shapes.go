@@ -434,6 +434,21 @@ func pad(a arguments) Value {
 	})
 }
 
+// dynamicPad has its widths as an argument, [rank, 2].
+func dynamicPad(a arguments) Value {
+	widths, ok := a.at(1)
+	return withFirst(a, func(v Value) Value {
+		if !ok || len(widths.Items) != 2*len(v.Shape) {
+			return Value{}
+		}
+		out := slices.Clone(v.Shape)
+		for d := range out {
+			out[d] = out[d].Plus(widths.Items[2*d]).Plus(widths.Items[2*d+1])
+		}
+		return sized(out)
+	})
+}
+
 // window is a convolution or a pool over data with channels in the second dimension: the sizes of what it moves over.
 // The number of channels is the type's.
 func window(a arguments) Value {
@@ -457,37 +472,48 @@ func window(a arguments) Value {
 			}
 			ok = true
 		}
-		strides, ok2 := a.attrs.Ints("strides")
-		padding, ok3 := a.attrs.Ints("padding")
-		dilation, dilated := a.attrs.Ints("dilation")
-		if !dilated || len(dilation) == 0 {
-			dilation = slices.Repeat([]int64{1}, spatial)
-		}
-		if len(padding) == spatial {
-			padding = slices.Concat(padding, padding)
-		} else if len(padding) == 1 {
-			padding = slices.Repeat(padding, 2*spatial)
-		}
-		if len(strides) == 1 {
-			strides = slices.Repeat(strides, spatial)
-		}
+		m, ok2 := a.movement(spatial)
 		up, _ := a.attrs.Bool("ceil_mode")
-		if !ok || !ok2 || !ok3 || up || len(kernel) != spatial || len(strides) != spatial ||
-			len(padding) != 2*spatial || len(dilation) != spatial {
+		if !ok || !ok2 || up || len(kernel) != spatial {
 			return Value{}
 		}
 		out := slices.Clone(v.Shape)
 		for d := range spatial {
-			reach := (kernel[d]-1)*dilation[d] + 1
-			room := v.Shape[2+d].Plus(Constant(padding[d] + padding[spatial+d] - reach))
-			steps, ok := Max(room, Expression{}).Over(Constant(strides[d]))
-			if low, _ := room.Bounds(); !ok || low < 0 {
+			reach := (kernel[d]-1)*m.dilation[d] + 1
+			room := v.Shape[2+d].Plus(Constant(m.padding[d] + m.padding[spatial+d] - reach))
+			// No window fits where room is negative: the network does not run at such sizes.
+			steps, ok := room.overAsItRuns(Constant(m.strides[d]))
+			if _, high := room.Bounds(); !ok || high < 0 {
 				return Value{}
 			}
 			out[2+d] = steps.Plus(Constant(1))
 		}
 		return sized(out)
 	})
+}
+
+// movement is how windows go over the last axes of a tensor: steps and distances within a window along each, padding in
+// front along each, and then behind.
+type movement struct{ strides, padding, dilation []int64 }
+
+// movement is a convolution's or a pool's over so many axes, whose attributes may say one number for several; false
+// where they say another number of numbers.
+func (a arguments) movement(spatial int) (m movement, ok bool) {
+	m.strides, _ = a.attrs.Ints("strides")
+	m.padding, _ = a.attrs.Ints("padding")
+	m.dilation, _ = a.attrs.Ints("dilation")
+	if len(m.strides) == 1 {
+		m.strides = slices.Repeat(m.strides, spatial)
+	}
+	if len(m.padding) == spatial {
+		m.padding = slices.Concat(m.padding, m.padding)
+	} else if len(m.padding) == 1 {
+		m.padding = slices.Repeat(m.padding, 2*spatial)
+	}
+	if len(m.dilation) == 0 {
+		m.dilation = slices.Repeat([]int64{1}, spatial)
+	}
+	return m, len(m.strides) == spatial && len(m.padding) == 2*spatial && len(m.dilation) == spatial
 }
 
 func channelsSecond(attrs *relay.Attrs) bool {

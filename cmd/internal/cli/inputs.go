@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/collage-tvm/collage/cmd/internal/compile"
 )
 
 // inputFlag is a flag that says something of inputs, one at a time: "NAME:1,3,224,224".
@@ -32,7 +34,7 @@ var inputValue = inputFlag[float64]{"--input-value", "value", "NAME:2,2", func(f
 // openDimension is a dimension that stays open, and between which sizes it may be, both included; nil for any.
 type openDimension struct {
 	axis   int64
-	domain *[2]int64
+	domain *compile.Domain
 }
 
 var openDimensions = inputFlag[openDimension]{"--dynamic", "open dimensions", "NAME:0, NAME:0,1 or NAME:1=1..512",
@@ -45,7 +47,8 @@ var openDimensions = inputFlag[openDimension]{"--dynamic", "open dimensions", "N
 		first, last, ok := strings.Cut(sizes, "..")
 		least, err := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
 		most, err2 := strconv.ParseInt(strings.TrimSpace(last), 10, 64)
-		return openDimension{axis, &[2]int64{least, most}}, ok && err == nil && err2 == nil && 1 <= least && least <= most
+		domain := &compile.Domain{Least: least, Most: most}
+		return openDimension{axis, domain}, ok && err == nil && err2 == nil && 1 <= least && least <= most
 	}, "a dimension (a whole number from 0 up, with =1..512 behind it where its sizes are known)"}
 
 // parse reads all that was given, by the inputs' names, which may hold colons (TensorFlow's do).
@@ -77,13 +80,13 @@ func (f *inputFlag[T]) parse(texts []string) (map[string][]T, error) {
 }
 
 // open are the dimensions that --dynamic leaves open, by inputs and axes.
-func open(given map[string][]openDimension) (map[string]map[int64]*[2]int64, error) {
-	left := map[string]map[int64]*[2]int64{}
+func open(given map[string][]openDimension) (map[string]map[int64]*compile.Domain, error) {
+	left := map[string]map[int64]*compile.Domain{}
 	for name, dimensions := range given {
 		if len(dimensions) == 0 {
 			return nil, fmt.Errorf("--dynamic %s: names no dimension: give it as %s", name, openDimensions.example)
 		}
-		left[name] = map[int64]*[2]int64{}
+		left[name] = map[int64]*compile.Domain{}
 		for _, d := range dimensions {
 			if _, twice := left[name][d.axis]; twice {
 				return nil, fmt.Errorf("--dynamic %s names the dimension %d twice", name, d.axis)

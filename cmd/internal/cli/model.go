@@ -28,21 +28,21 @@ import (
 
 // modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
 type modelFlags struct {
-	params, format, target, store, ragged string
-	tuningLog                             string
-	backends, shapes, values, pin, forbid []string
-	devices                               []string
-	dynamic                               []string
-	threads, optLevel, samples            int
-	exact                                 bool
-	precision                             settings.Precision
-	exhaustive, skip, retry, strict       bool
-	json, verbose, quiet                  bool
+	params, format, target, store, ragged, weights string
+	tuningLog                                      string
+	backends, shapes, values, pin, forbid          []string
+	devices                                        []string
+	dynamic                                        []string
+	threads, optLevel, samples                     int
+	exact                                          bool
+	precision                                      settings.Precision
+	exhaustive, skip, retry, strict                bool
+	json, verbose, quiet                           bool
 	traceFlag
 
 	inputShapes map[string][]int64
 	inputValues map[string][]float64
-	openAxes    map[string]map[int64]*[2]int64
+	openAxes    map[string]map[int64]*compile.Domain
 }
 
 // declareModel declares the flags that say what the model is.
@@ -57,6 +57,8 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&m.dynamic, "dynamic", nil, "leave dimensions of an input open that the model leaves open, as "+
 		"`NAME:0,1` or, with the sizes that it may have, NAME:1=1..512: TVM's virtual machine then runs it at any size, and "+
 		"it is measured all over the sizes given, else at the one of --input-shape; may be repeated")
+	flags.StringVar(&m.weights, strings.TrimPrefix(weightsFlag, "--"), "", "how often the sizes of --dynamic come, from "+
+		"`FILE`, of which a line is SIZE or SIZE HOW-OFTEN; where dimensions have other sizes than each other, NAME:1=FILE")
 	flags.StringVar(&m.ragged, ragged.Option, "", "the `INPUT` of batch and length that says which places are tokens, an "+
 		"attention mask: outputs become 0 at the others, which need not be computed")
 }
@@ -164,6 +166,11 @@ func (m *modelFlags) checkModel(model string) (err error) {
 	}
 	if m.openAxes, err = open(given); err != nil {
 		return err
+	}
+	if m.weights != "" {
+		if err := weigh(m.openAxes, m.weights); err != nil {
+			return err
+		}
 	}
 	if name, isWorkload := strings.CutPrefix(model, workloadPrefix); isWorkload {
 		switch {

@@ -44,9 +44,9 @@ type Options struct {
 	InputShapes map[string][]int64
 	// InputValues make constants of inputs of an ONNX model, which say of which shape something is.
 	InputValues map[string][]float64
-	// Dynamic are dimensions of inputs that stay open, with the sizes between which they may be (nil for any); InputShapes
+	// Dynamic are dimensions of inputs that stay open, with what is known of their sizes (nil for nothing); InputShapes
 	// then say at which sizes they are tried.
-	Dynamic map[string]map[int64]*[2]int64
+	Dynamic map[string]map[int64]*Domain
 	// Ragged is the input that says which places of a padded batch are tokens (ragged.ClearPadding); "" for none.
 	Ragged string
 	// Format is "onnx", "pt2", "relay", "tflite" or "torchscript"; "" to tell by the file.
@@ -80,6 +80,14 @@ type Result struct {
 	Model ModelInfo
 }
 
+// Domain is between which sizes an open dimension may be, both included.
+type Domain struct {
+	Least int64 `json:"least"`
+	Most  int64 `json:"most"`
+	// Weights are sizes with how often they come, [size, how often]; nil where all come alike.
+	Weights [][2]float64 `json:"weights,omitempty"`
+}
+
 // ModelInfo is what the front end says about a model.
 type ModelInfo struct {
 	Name   string `json:"name"`
@@ -90,9 +98,10 @@ type ModelInfo struct {
 		DType string  `json:"dtype"`
 		Open  []int64 `json:"open,omitempty"`
 		// Names are what the model calls its open dimensions ("" for others), Domain between which sizes they may be, both
-		// included (nil for any); nil where there are none.
-		Names  []string    `json:"names,omitempty"`
-		Domain []*[2]int64 `json:"domain,omitempty"`
+		// included (nil for any), and Points at which of these it is measured; nil where there are none.
+		Names  []string           `json:"names,omitempty"`
+		Domain []*[2]int64        `json:"domain,omitempty"`
+		Points []decide.SizePoint `json:"points,omitempty"`
 	} `json:"inputs"`
 	Operators      int            `json:"operators"`
 	OperatorCounts map[string]int `json:"operator_counts"`
@@ -265,7 +274,8 @@ func (c *compilation) load(info *ModelInfo) error {
 	}
 	c.Tried = map[string]decide.Sizes{}
 	for name, input := range info.Inputs {
-		c.Tried[name] = decide.Sizes{Shape: input.Shape, Names: input.Names, Domain: input.Domain}
+		c.Tried[name] = decide.Sizes{Shape: input.Shape, Names: input.Names, Domain: input.Domain,
+			Points: input.Points}
 	}
 	step.Done("%d operators, %.1f MB of weights", info.Operators, float64(info.ParameterBytes)/1e6)
 

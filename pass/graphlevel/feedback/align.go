@@ -136,13 +136,16 @@ func same(n *relay.Node, op *trace.Op) bool {
 }
 
 // family takes off an operator's name what TVM's layout alteration adds to it: nn.contrib_depthwise_conv2d_NCHWc is an
-// nn.conv2d, nn.contrib_dense_pack an nn.dense.
+// nn.conv2d, nn.contrib_dense_pack an nn.dense. An nn.conv1d is built as an nn.conv2d (python/collage/one_dimension.py).
 func family(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "nn."), "contrib_")
 	name = strings.TrimPrefix(name, "depthwise_")
 	for _, base := range []string{"conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "conv1d", "conv2d",
 		"conv3d", "dense", "batch_matmul"} {
 		if strings.HasPrefix(name, base) {
+			if base == "conv1d" {
+				return "conv2d"
+			}
 			return base
 		}
 	}

@@ -101,6 +101,27 @@ func TestKernelsBelongToNodes(t *testing.T) {
 	assert.InDelta(t, 6.0/2+2.0/3, add.Border, 1e-9)
 }
 
+func TestAConvolutionAlongOneAxisIsBuiltAsAlongTwo(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	kind := relay.Tensor("float32", 1, 8, 20)
+	x := m.Var([]int64{1, 8, 20}, "float32")
+	conv := m.Call("nn.conv1d", kind, nil, x, m.Const([]int64{8, 8, 1}, "float32"))
+	relu := m.Call("nn.relu", kind, nil, conv)
+	g := m.Finish(relu)
+	p, err := Attribute(&candidate.Set{Graph: g}, nil, &trace.Executable{
+		Kernels: []string{"to", "conv_relu", "from"}, Root: 4, Ops: []trace.Op{
+			{Name: "expand_dims", Kernel: 0, Args: []int{-1}},
+			{Name: "layout_transform", Kernel: 0, Args: []int{0}},
+			{Name: "nn.contrib_conv2d_NCHWc", Kernel: 1, Args: []int{1, -1}},
+			{Name: "nn.relu", Kernel: 1, Args: []int{2}},
+			{Name: "squeeze", Kernel: 2, Args: []int{3}},
+		}}, trace.Times{Kernels: []float64{1, 10, 2}})
+	require.NoError(t, err)
+	assert.Equal(t, []relay.NodeID{conv, relu}, partWith(t, p, conv).Nodes)
+	assert.Equal(t, 10.0, partWith(t, p, conv).Milliseconds)
+}
+
 func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()

@@ -6,7 +6,7 @@ from onnx import helper
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, given, outputs, rank_of, shape_of, sizes_of, static
+from .table import const, converter, dtype_of, given, outputs, rank_of, sizes_of, static
 
 
 @converter("Gelu", since=20)
@@ -52,7 +52,7 @@ def _dropout(inputs, attrs, params):
         raise ValueError("it drops values by chance, as in training")
     if outputs(attrs) == 1:
         return inputs[0]
-    mask = const(np.ones(shape_of(inputs[0])), "bool")
+    mask = _op.cast(_op.ones_like(inputs[0]), "bool")
     return relay.TupleWrapper(relay.Tuple([inputs[0], mask]), 2)
 
 
@@ -72,10 +72,10 @@ def _modulo(inputs, attrs, params):
 def _parametric_relu(inputs, attrs, params):
     x, slope = inputs
     channels = sizes_of(x)[1:2]
-    if shape_of(slope) == channels and channels != sizes_of(x)[-1:]:  # a list for the channels, before opset 7
+    if sizes_of(slope) == channels and channels != sizes_of(x)[-1:]:  # a list for the channels, before opset 7
         slope = _op.reshape(slope, [-1] + [1] * (rank_of(x) - 2))
     zero = const(0, dtype_of(x))
-    if None not in channels and rank_of(x) >= 2 and _one_for_each_channel(sizes_of(x), shape_of(slope)):
+    if None not in channels and rank_of(x) >= 2 and _one_for_each_channel(sizes_of(x), sizes_of(slope)):
         return _op.nn.prelu(x, _op.broadcast_to(_op.reshape(slope, [-1]), channels), axis=1)
     return _op.where(_op.less(x, zero), x * slope, x)
 

@@ -7,7 +7,7 @@ import numpy as np
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, given, shape_of, static
+from .table import const, converter, dtype_of, given, shape_of, sizes_of, static
 
 
 @converter("Col2Im", since=18)
@@ -80,14 +80,16 @@ def _max_unpool(inputs, attrs, params):
 @converter("Det", since=11)
 def _determinant(inputs, attrs, params):
     """Along the first row, of matrices up to 4 x 4."""
-    shape, x = shape_of(inputs[0]), inputs[0]
+    shape, x = sizes_of(inputs[0]), inputs[0]
+    if None in shape[-1:] or shape[:-2].count(None) > 1:
+        raise ValueError("how large its matrices are, or how many there are, is known only when the network runs")
     if shape[-1] > 4:
         raise ValueError(f"of a matrix of {shape[-1]} rows it is not supported, up to 4 it is")
     rank = len(shape)
 
     def element(row, column):
         one = _op.strided_slice(x, [row, column], [row + 1, column + 1], [1, 1], axes=[rank - 2, rank - 1])
-        return _op.reshape(one, shape[:-2])
+        return _op.reshape(one, [-1 if size is None else size for size in shape[:-2]])
 
     def of(row, columns):
         if len(columns) == 1:

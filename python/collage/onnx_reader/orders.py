@@ -6,7 +6,7 @@ from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, rank_of, static
+from .table import const, converter, dtype_of, known_number, rank_of
 
 _SIGN = np.int64(-(2**63))
 
@@ -14,7 +14,9 @@ _SIGN = np.int64(-(2**63))
 @converter("TopK", since=10)
 def _greatest(inputs, attrs, params):
     data, kind = inputs[0], dtype_of(inputs[0])
-    count = int(static(inputs[1], "the number of elements of TopK").reshape(()))
+    count = known_number(inputs[1])
+    if count is None:
+        count = _op.reshape(_op.cast(inputs[1], "int64"), [1])
     if kind == "uint64":  # TVM sorts none; with the first bit turned they are in the order of int64
         data = _op.bitwise_xor(_op.cast(data, "int64"), const(_SIGN))
     ascending = not attrs.get("largest", 1)

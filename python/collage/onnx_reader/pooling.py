@@ -25,26 +25,32 @@ class Windows:
         pads = list(attrs.get("pads", [0] * 2 * self.rank))
         self.begin, self.end = pads[: self.rank], pads[self.rank :]
         self._automatic(text(attrs, "auto_pad", "NOTSET"))
-        if None in self.sizes and self.ceil:
-            raise ValueError("it rounds a number of windows up that is known only when the network runs")
+        if self.ceil and any(size is None and self._may_begin_behind(axis) for axis, size in enumerate(self.sizes)):
+            raise ValueError("whether its last window begins behind the input is known only when the network runs")
         self.counts = [self._count(axis) for axis in range(self.rank)]
 
     def reach(self, axis):
         """How many elements a window goes over."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
+    def _may_begin_behind(self, axis):
+        """Whether, for some sizes, a window would begin behind the input where their number is rounded up."""
+        return self.end[axis] + self.strides[axis] > self.reach(axis)
+
     def _automatic(self, mode):
         if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             return
         self.ceil = False
-        if None in self.sizes and mode != "VALID":
-            raise ValueError(f"auto_pad {mode} goes by sizes that are known only when the network runs")
         for axis, size in enumerate(self.sizes):
-            if size is None:
-                self.begin[axis] = self.end[axis] = 0
-                continue
-            windows = -(-size // self.strides[axis])
-            missing = max(0, (windows - 1) * self.strides[axis] + self.reach(axis) - size) if mode != "VALID" else 0
+            if mode == "VALID":
+                missing = 0
+            elif self.strides[axis] == 1:
+                missing = self.reach(axis) - 1
+            elif size is None:
+                raise ValueError(f"auto_pad {mode} goes by sizes that are known only when the network runs")
+            else:
+                windows = -(-size // self.strides[axis])
+                missing = max(0, (windows - 1) * self.strides[axis] + self.reach(axis) - size)
             less = missing // 2
             self.begin[axis], self.end[axis] = (
                 (less, missing - less) if mode == "SAME_UPPER" else (missing - less, less)
@@ -63,9 +69,13 @@ class Windows:
         return count
 
     def beyond(self, axis):
-        """How far the last window goes beyond the padding."""
+        """How far the last window goes beyond the padding; where that is not known, how far it may: with so much more
+        as many windows fit as there are where their number is rounded up.
+        """
         if not self.ceil:
             return 0
+        if self.sizes[axis] is None:
+            return self.strides[axis] - 1
         last = (self.counts[axis] - 1) * self.strides[axis] + self.reach(axis)
         return max(0, last - self.sizes[axis] - self.begin[axis] - self.end[axis])
 

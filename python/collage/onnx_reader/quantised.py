@@ -8,7 +8,7 @@ from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
 from .elementwise import cast
-from .table import const, converter, dtype_of, from_front, given, rank_of, shape_of
+from .table import const, converter, dtype_of, from_front, given, rank_of, rows_as_in, shape_of
 
 
 def _along_rows(value, rank, column):
@@ -42,10 +42,11 @@ def _from_opset(opset):
     @converter("QuantizeLinear", since=opset)
     def quantise(inputs, attrs, params):
         data, scale, zero = inputs[0], inputs[1], given(inputs, 2)
-        kind, shape = _kind_of(zero, attrs), shape_of(data)
+        kind = _kind_of(zero, attrs)
         zero = const(np.zeros(shape_of(scale)), kind) if zero is None else zero
         if not attrs.get("block_size", 0):
             return importer.QuantizeLinear.get_converter(opset)([data, scale, zero], attrs, params)
+        shape = shape_of(data)
         rounded = importer.Round.get_converter(11)([data / _of_blocks(scale, shape, attrs)], {}, params)
         shifted = rounded + _of_blocks(_op.cast(zero, dtype_of(data)), shape, attrs)
         return _op.cast(_op.clip(shifted, np.iinfo(kind).min, np.iinfo(kind).max), kind)
@@ -89,7 +90,7 @@ def _whole_product(inputs, attrs, params):
         total = relay.qnn.op.dense(
             rows, weight, shift, const(0, "int32"), const(1, "float32"), const(1, "float32"), columns
         )
-        return _op.reshape(total, (*shape_of(a)[:-1], columns))
+        return rows_as_in(total, a, columns)
     sides = []
     for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
         whole = _op.cast(side, "int32")

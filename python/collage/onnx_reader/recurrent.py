@@ -9,7 +9,7 @@ from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, given, outputs, shape_of, static, text
+from .table import const, converter, dtype_of, given, outputs, shape_of, sizes_of, static, text
 
 # How many activations a layer has in each direction, and how many parts its matrices.
 _ACTIVATIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
@@ -32,8 +32,11 @@ def _written_out(name):
                 if given(inputs, i) is not None:
                     inputs[i] = _op.transpose(inputs[i], (1, 0, 2))
         direction = text(attrs, "direction", "forward")
-        lengths = _lengths(inputs)
-        if lengths is not None or attrs.get("clip") or attrs.get("input_forget"):
+        steps, batch = sizes_of(inputs[0])[:2]
+        if steps is None:
+            raise ValueError("how many steps it has is known only when the network runs")
+        lengths = _lengths(inputs, steps)
+        if lengths is not None or batch is None or attrs.get("clip") or attrs.get("input_forget"):
             results = _layer(name, inputs, attrs, direction, lengths)[: outputs(attrs)]
         else:
             if direction == "reverse":
@@ -50,12 +53,11 @@ def _written_out(name):
         return results[0] if len(results) == 1 else relay.TupleWrapper(relay.Tuple(results), len(results))
 
 
-def _lengths(inputs):
+def _lengths(inputs, steps):
     """How long the sequences are; None where all go on to the end. Raises ValueError for impossible ones."""
     lengths = given(inputs, 4)
     if lengths is None:
         return None
-    steps = shape_of(inputs[0])[0]
     try:
         known = static(lengths, "how long its sequences are (sequence_lens)").flatten()
     except ValueError:
@@ -68,14 +70,15 @@ def _lengths(inputs):
 def _layer(name, inputs, attrs, direction, lengths):
     """All states of a layer [steps, directions, batch, hidden], the last ones, and an LSTM's last cells."""
     x, back = inputs[0], inputs[2]
-    steps, batch, size = shape_of(x)
+    steps, batch, size = sizes_of(x)
+    batch, several = (-1, 1) if batch is None else (batch, batch)
     directions, hidden = shape_of(back)[0], shape_of(back)[2]
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     if len(ways) != directions:
         raise ValueError(f"its direction is {direction} and its weights are for {directions}")
     functions = getattr(importer, name)._get_activations(attrs, _ACTIVATIONS[name], directions, name)
-    kind, gates, flat = dtype_of(x), _GATES[name], _op.reshape(x, (steps * batch, size))
-    nothing = const(np.zeros((batch, hidden)), kind)
+    kind, gates, flat = dtype_of(x), _GATES[name], _op.reshape(x, (-1, size))
+    nothing = const(np.zeros((several, hidden)), kind)
     there = _steps_that_are(lengths, steps, batch)
     found = []
     for k, backwards in enumerate(ways):

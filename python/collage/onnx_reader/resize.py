@@ -3,13 +3,16 @@
 
 What TVM's own operators do as ONNX defines it (two axes of an image, by neighbours or linearly) becomes one of them,
 which engines know. Everything else is separable: along each axis an element is a sum of some others, whose weights are
-known when the model is read; the nearest is looked up, the rest is a product with the matrix of weights.
+known when the model is read; the nearest is looked up, the rest is a product with the matrix of weights. Of an axis
+whose sizes are known only when the network runs they are computed then (resize_open.py).
 """
 
 import numpy as np
+from tvm.relay import Expr
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, from_front, given, shape_of, static, text
+from .resize_open import OpenAxis
+from .table import const, converter, dtype_of, from_front, given, rank_of, rows_as_in, sizes_at, sizes_of, static, text
 
 
 class Axis:
@@ -101,116 +104,176 @@ def _cubic(a, antialias):
     return coefficients
 
 
-def _axes(shape, attrs, scales, sizes, roi):
-    """How each axis of the tensor is resized."""
+class How:
+    """What a Resize says beside sizes: its attributes, in their words."""
+
+    def __init__(self, attrs):
+        self.mode = text(attrs, "mode", "nearest")
+        self.coordinates = text(attrs, "coordinate_transformation_mode", "half_pixel")
+        self.nearest = text(attrs, "nearest_mode", "round_prefer_floor")
+        self.antialias, self.exclude_outside = bool(attrs.get("antialias", 0)), bool(attrs.get("exclude_outside", 0))
+        self.cubic_a = attrs.get("cubic_coeff_a", -0.75)
+        self.outside = attrs.get("extrapolation_value", 0.0)
+        self.axes, self.policy = attrs.get("axes"), text(attrs, "keep_aspect_ratio_policy", "stretch")
+
+    def coefficients(self):
+        """The function that gives offsets and factors; see Axis.weights."""
+        return {
+            "nearest": lambda: _nearest(self.nearest),
+            "linear": lambda: _linear(self.antialias),
+            "cubic": lambda: _cubic(self.cubic_a, self.antialias),
+        }[self.mode]()
+
+
+def _axes(data, how, scales, sizes, roi):
+    """How each axis of the tensor is resized: an Axis, an OpenAxis where that is known only when the network runs, or
+    None for one of an open size that stays as it is.
+
+    ``scales`` and ``sizes`` are arrays, expressions that the network computes, or None. Sizes leave the first two axes
+    of an image as they are, where they are computed or these are open.
+    """
+    shape = sizes_of(data)
     rank = len(shape)
-    chosen = [from_front(axis, rank) for axis in attrs.get("axes", range(rank))]
-    starts, ends = [0.0] * rank, [1.0] * rank
-    if roi is not None and roi.size == 2 * len(chosen):
-        for i, axis in enumerate(chosen):
-            starts[axis], ends[axis] = roi[i], roi[len(chosen) + i]
-    out, factor = list(shape), [1.0] * rank
-    if sizes is not None and sizes.size:
-        policy = text(attrs, "keep_aspect_ratio_policy", "stretch")
-        ratios = [int(size) / shape[axis] for size, axis in zip(sizes, chosen, strict=True)]
-        for i, axis in enumerate(chosen):
-            out[axis], factor[axis] = int(sizes[i]), ratios[i]
-            if policy != "stretch":
-                factor[axis] = min(ratios) if policy == "not_larger" else max(ratios)
-                out[axis] = int(factor[axis] * shape[axis] + 0.5)
-    elif scales is not None and scales.size:
-        for scale, axis in zip(scales, chosen, strict=True):
-            out[axis], factor[axis] = int(scale * shape[axis]), float(scale)
-    else:
+    by_size = _is_given(sizes)
+    if not by_size and not _is_given(scales):
         raise ValueError("neither scales nor sizes are given")
-    return [Axis(*one) for one in zip(shape, out, factor, starts, ends, strict=True)]
+    given = sizes if by_size else scales
+    computed = isinstance(given, Expr)
+    chosen = [from_front(axis, rank) for axis in (range(rank) if how.axes is None else how.axes)]
+    starts, ends = [0.0] * len(chosen), [1.0] * len(chosen)
+    if roi is not None and roi.size == 2 * len(chosen):
+        starts, ends = roi[: len(chosen)], roi[len(chosen) :]
+    kept = None
+    if by_size and how.policy != "stretch":
+        if computed or None in [shape[axis] for axis in chosen]:
+            raise ValueError(
+                "keep_aspect_ratio_policy is supported only for sizes that are known when the network is read"
+            )
+        ratios = [int(size) / shape[axis] for size, axis in zip(given, chosen, strict=True)]
+        kept = min(ratios) if how.policy == "not_larger" else max(ratios)
+    axes = [None if size is None else Axis(size, size, 1.0) for size in shape]
+    for i, axis in enumerate(chosen):
+        size = shape[axis]
+        if axis < 2 <= rank - 2 and (computed or (by_size and size is None)):
+            continue
+        if computed or size is None:
+            value = _op.strided_slice(given, [i], [i + 1]) if computed else given[i]
+            if computed or by_size or value != 1.0:
+                length = sizes_at(data, axis, axis + 1, "int64") if size is None else size
+                axes[axis] = OpenAxis(length, **{"out" if by_size else "scale": value})
+        elif not by_size:
+            axes[axis] = Axis(size, int(given[i] * size), given[i], starts[i], ends[i])
+        elif kept is None:
+            axes[axis] = Axis(size, int(given[i]), int(given[i]) / size, starts[i], ends[i])
+        else:
+            axes[axis] = Axis(size, int(kept * size + 0.5), kept, starts[i], ends[i])
+    return axes
 
 
-def _as_image(data, axes, mode, coordinates, nearest):
+def _is_given(value):
+    """Whether scales, or sizes, are there: an array without elements is none."""
+    return value is not None and (isinstance(value, Expr) or value.size > 0)
+
+
+def _as_image(data, axes, how):
     """TVM's own operator, which engines know; None where it does something else."""
-    if len(axes) != 4 or not (axes[0].whole and axes[1].whole):
+    if len(axes) != 4 or any(axis is not None and not axis.whole for axis in axes[:2]):
         return None
     known = {
         "nearest": {("asymmetric", "floor"): "floor"},
-        "linear": dict.fromkeys([("half_pixel", nearest), ("align_corners", nearest), ("asymmetric", nearest)], ""),
-    }.get(mode, {})
-    if (coordinates, nearest) not in known or any(axis.scale * axis.size != axis.out for axis in axes):
+        "linear": dict.fromkeys(
+            [("half_pixel", how.nearest), ("align_corners", how.nearest), ("asymmetric", how.nearest)], ""
+        ),
+    }.get(how.mode, {})
+    if (how.coordinates, how.nearest) not in known or not all(isinstance(axis, Axis) for axis in axes[2:]):
+        return None
+    if any(axis.scale * axis.size != axis.out for axis in axes[2:]):
         return None
     return _op.image.resize2d(
         data,
         (axes[2].out, axes[3].out),
         None,
         "NCHW",
-        "nearest_neighbor" if mode == "nearest" else "linear",
-        coordinates,
-        known[coordinates, nearest],
+        "nearest_neighbor" if how.mode == "nearest" else "linear",
+        how.coordinates,
+        known[how.coordinates, how.nearest],
     )
 
 
-def _along(data, shape, axis, matrix):
+def _repeated(data, how, scales):
+    """An image of open sides in which each element is repeated, which engines know; None where it is not that."""
+    by = [] if scales is None or isinstance(scales, Expr) else [float(scale) for scale in scales]
+    centred = how.coordinates in ("half_pixel", "pytorch_half_pixel") and how.nearest.startswith("round")
+    if len(by) != 4 or by[:2] != [1, 1] or how.mode != "nearest":
+        return None
+    if not centred and (how.coordinates, how.nearest) != ("asymmetric", "floor"):
+        return None
+    if any(scale != int(scale) or scale < 1 for scale in by):
+        return None
+    return _op.nn.upsampling(data, int(by[2]), int(by[3]), "NCHW", "nearest_neighbor")
+
+
+def _along(data, axis, matrix):
     """The tensor with an axis multiplied by a matrix (out, size)."""
-    rank = len(shape)
+    rank = rank_of(data)
     order = [a for a in range(rank) if a != axis] + [axis]
-    moved = _op.reshape(_op.transpose(data, order), (-1, shape[axis]))
-    product = _op.nn.dense(moved, const(matrix.astype(dtype_of(data))))
-    back = _op.reshape(product, [*(shape[a] for a in order[:-1]), matrix.shape[0]])
-    return _op.transpose(back, list(np.argsort(order)))
+    moved = _op.transpose(data, order)
+    product = _op.nn.dense(_op.reshape(moved, (-1, matrix.shape[1])), const(matrix.astype(dtype_of(data))))
+    return _op.transpose(rows_as_in(product, moved, matrix.shape[0]), list(np.argsort(order)))
 
 
-def _resized(data, attrs, scales, sizes, roi):
-    shape, kind = shape_of(data), dtype_of(data)
-    axes = _axes(shape, attrs, scales, sizes, roi)
-    mode = text(attrs, "mode", "nearest")
-    coordinates = text(attrs, "coordinate_transformation_mode", "half_pixel")
-    nearest = text(attrs, "nearest_mode", "round_prefer_floor")
-    antialias, exclude = bool(attrs.get("antialias", 0)), bool(attrs.get("exclude_outside", 0))
-    if all(axis.whole for axis in axes):
+def _resized(data, how, scales, sizes=None, roi=None):
+    kind, axes = dtype_of(data), _axes(data, how, scales, sizes, roi)
+    if all(axis is None or axis.whole for axis in axes):
         return data
-    if not antialias and not exclude:
-        image = _as_image(data, axes, mode, coordinates, nearest)
+    if not how.antialias and not how.exclude_outside:
+        image = _as_image(data, axes, how)
+        if image is None and None in sizes_of(data)[2:]:
+            image = _repeated(data, how, scales if how.axes is None else None)
         if image is not None:
             return image
-    coefficients = {
-        "nearest": lambda: _nearest(nearest),
-        "linear": lambda: _linear(antialias),
-        "cubic": lambda: _cubic(attrs.get("cubic_coeff_a", -0.75), antialias),
-    }[mode]()
-    result = data if kind.startswith("float") or mode == "nearest" else _op.cast(data, "float32")
-    sizes_now, outside = list(shape), None
+    result = data if kind.startswith("float") or how.mode == "nearest" else _op.cast(data, "float32")
+    beyond = []
     for number, axis in enumerate(axes):
-        if axis.whole:
+        if axis is None or axis.whole:
             continue
-        positions = axis.positions(coordinates)
-        matrix = axis.weights(positions, coefficients, exclude)
-        if mode == "nearest":
+        if isinstance(axis, OpenAxis):
+            result = axis.resized(result, number, how)
+            continue
+        positions = axis.positions(how.coordinates)
+        matrix = axis.weights(positions, how.coefficients(), how.exclude_outside)
+        if how.mode == "nearest":
             result = _op.take(result, const(matrix.argmax(axis=1).astype("int32")), axis=number, mode="clip")
         else:
-            result = _along(result, sizes_now, number, matrix)
-        sizes_now[number] = axis.out
-        if coordinates == "tf_crop_and_resize":
-            beyond = (positions < 0) | (positions > axis.size - 1)
-            beyond = beyond.reshape([-1 if a == number else 1 for a in range(len(shape))])
-            outside = beyond if outside is None else outside | beyond
-    if outside is not None and outside.any():
-        value = const(attrs.get("extrapolation_value", 0.0), dtype_of(result))
-        mask = const(np.broadcast_to(outside, sizes_now).copy())
-        result = _op.where(mask, value, result)
+            result = _along(result, number, matrix)
+        if how.coordinates == "tf_crop_and_resize":
+            outside = (positions < 0) | (positions > axis.size - 1)
+            beyond.append(outside.reshape([-1 if a == number else 1 for a in range(len(axes))]))
+    for outside in beyond:
+        if outside.any():
+            result = _op.where(const(outside), const(how.outside, dtype_of(result)), result)
     return result if dtype_of(result) == kind else _op.cast(result, kind)
+
+
+def _known(value):
+    """The numbers of an input where they are known, the expression where the network computes them; None stays."""
+    try:
+        return static(value, "it")
+    except ValueError:
+        return value
 
 
 @converter("Resize", since=11)
 def _resize(inputs, attrs, params):
-    roi, scales, sizes = (static(given(inputs, i), what) for i, what in _INPUTS)
-    return _resized(inputs[0], attrs, scales, sizes, roi)
-
-
-_INPUTS = ((1, "the region of interest of Resize"), (2, "the scales of Resize"), (3, "the sizes of Resize"))
+    how, roi = How(attrs), None
+    if how.coordinates == "tf_crop_and_resize":
+        roi = static(given(inputs, 1), "the region of interest of Resize")
+    return _resized(inputs[0], how, _known(given(inputs, 2)), _known(given(inputs, 3)), roi)
 
 
 @converter("Resize", since=10)
 @converter("Upsample", since=9)
 def _upsample(inputs, attrs, params):
     """Both take positions as `asymmetric` does, and the element below."""
-    scales = static(given(inputs, 1), "the scales of the operator")
     modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", **attrs}
-    return _resized(inputs[0], modes, scales, None, None)
+    return _resized(inputs[0], How(modes), _known(given(inputs, 1)))

@@ -7,7 +7,7 @@ import numpy as np
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, given, rank_of, shape_of, static, text
+from .table import const, converter, dtype_of, given, known_sizes, rank_of, shape_of, static, text
 
 _METHODS = {"linear": b"bilinear", "cubic": b"bicubic"}
 
@@ -53,8 +53,8 @@ def _sampled_regions(inputs, sizes, samples, scale, aside, most):
     of the places.
     """
     x, regions, images = inputs
-    channels, *extents = shape_of(x)[1:]
-    count, kind = shape_of(regions)[0], dtype_of(x)
+    channels, *extents = known_sizes(x, 1)
+    kind = dtype_of(x)
     ends = regions * const(scale, kind)
     ends = ends - const(0.5, kind) if aside else ends
     axes = []
@@ -64,7 +64,7 @@ def _sampled_regions(inputs, sizes, samples, scale, aside, most):
         steps = const((np.arange(size * samples) + 0.5)[None] / (size * samples), kind)
         axes.append(_neighbours(first + length * steps, extent))
     flat = _op.reshape(_op.transpose(x, (0, 2, 3, 1)), (-1, channels))
-    image = _op.reshape(_op.cast(images, "int64"), (count, 1, 1)) * const(math.prod(extents), "int64")
+    image = _op.reshape(_op.cast(images, "int64"), (-1, 1, 1)) * const(math.prod(extents), "int64")
     (rows, row_shares), (columns, column_shares) = axes
     total, join = None, _op.maximum if most else _op.add
     for row, row_share in zip(rows, row_shares, strict=True):
@@ -73,7 +73,7 @@ def _sampled_regions(inputs, sizes, samples, scale, aside, most):
             share = _op.expand_dims(_op.expand_dims(row_share, 2) * _op.expand_dims(column_share, 1), 3)
             part = _op.take(flat, places, axis=0) * share
             total = part if total is None else join(total, part)
-    bins = _op.reshape(total, (count, sizes[0], samples, sizes[1], samples, channels))
+    bins = _op.reshape(total, (-1, sizes[0], samples, sizes[1], samples, channels))
     return _op.transpose((_op.max if most else _op.mean)(bins, axis=[2, 4]), (0, 3, 1, 2))
 
 
@@ -163,15 +163,15 @@ def _deformed_convolution(inputs, attrs, params):
     """TVM's operator has no mask: each place of the kernel is sampled, and what comes out is a convolution of 1 x 1."""
     x, weight, offset = inputs[:3]
     bias, mask = given(inputs, 3), given(inputs, 4)
-    if len(shape_of(x)) != 4:
-        raise ValueError(f"over {len(shape_of(x)) - 2} axes it is not supported, over 2 it is")
-    batch, channels, *extents = shape_of(x)
-    kernel, counts, kind = shape_of(weight)[2:], shape_of(offset)[2:], dtype_of(x)
+    if rank_of(x) != 4:
+        raise ValueError(f"over {rank_of(x) - 2} axes it is not supported, over 2 it is")
+    channels, *extents = known_sizes(x, 1)
+    kernel, counts, kind = shape_of(weight)[2:], known_sizes(offset, 2), dtype_of(x)
     groups, parts = attrs.get("group", 1), attrs.get("offset_group", 1)
     strides, dilations = (list(attrs.get(name, [1, 1])) for name in ("strides", "dilations"))
     pads = list(attrs.get("pads", [0] * 4))
     taps, windows = math.prod(kernel), math.prod(counts)
-    moved = _op.reshape(offset, (batch * parts, taps, 2, *counts))
+    moved = _op.reshape(offset, (-1, taps, 2, *counts))
     sides = []
     for axis in (1, 0):  # a grid's places are (x, y), from -1 to 1
         at = [1, *kernel, *counts]
@@ -180,12 +180,12 @@ def _deformed_convolution(inputs, attrs, params):
         start = np.broadcast_to(along_kernel + along_window - pads[axis], at).reshape(1, taps, *counts)
         place = _op.squeeze(_op.strided_slice(moved, [axis], [axis + 1], axes=[2]), [2]) + const(start, kind)
         sides.append((place * const(2, kind) + const(1, kind)) / const(extents[axis], kind) - const(1, kind))
-    grid = _op.stack([_op.reshape(side, (batch * parts, taps, windows)) for side in sides], 1)
-    image = _op.reshape(x, (batch * parts, channels // parts, *extents))
+    grid = _op.stack([_op.reshape(side, (-1, taps, windows)) for side in sides], 1)
+    image = _op.reshape(x, (-1, channels // parts, *extents))
     sampled = _op.image.grid_sample(image, grid, "bilinear", "NCHW", "zeros", False)
     if mask is not None:
-        sampled = sampled * _op.reshape(mask, (batch * parts, 1, taps, windows))
-    columns = _op.reshape(sampled, (batch, channels * taps, *counts))
+        sampled = sampled * _op.reshape(mask, (-1, 1, taps, windows))
+    columns = _op.reshape(sampled, (-1, channels * taps, *counts))
     ones = _op.reshape(weight, (shape_of(weight)[0], -1, 1, 1))
     result = _op.nn.conv2d(columns, ones, groups=groups, channels=shape_of(weight)[0], kernel_size=(1, 1))
     return result if bias is None else _op.nn.bias_add(result, bias)

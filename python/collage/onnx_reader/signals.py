@@ -7,7 +7,7 @@ from onnx.reference import ReferenceEvaluator
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, from_front, given, rank_of, shape_of, static
+from .table import const, converter, dtype_of, from_front, given, known_sizes, rank_of, shape_of, sizes_of, static
 
 
 @converter("DFT", since=20)
@@ -24,7 +24,8 @@ def _fourier(inputs, attrs, params):
 def _short_time_fourier(inputs, attrs, params):
     """Frames by a matrix of cosines and one of sines, which engines take as products."""
     signal, window = inputs[0], given(inputs, 2)
-    batch, length, parts = (*shape_of(signal), 1)[:3]
+    batch, length, parts = (*sizes_of(signal)[:1], *known_sizes(signal, 1), 1)[:3]
+    batch = -1 if batch is None else batch
     step = int(static(inputs[1], "the step of STFT").reshape(()))
     size = static(given(inputs, 3), "the length of a frame of STFT")
     if size is None and window is None:
@@ -42,7 +43,7 @@ def _short_time_fourier(inputs, attrs, params):
     def transformed(part, matrix):
         cut = _op.take(part, const(places, "int64"), axis=1)
         cut = cut if window is None else cut * window
-        product = _op.nn.matmul(_op.reshape(cut, (batch * frames, size)), matrix)
+        product = _op.nn.matmul(_op.reshape(cut, (-1, size)), matrix)
         return _op.reshape(product, (batch, frames, bins))
 
     sides = [

@@ -92,16 +92,55 @@ def from_front(axis, rank):
     return axis + rank if axis < 0 else axis
 
 
+def sizes_at(value, first, last, kind):
+    """The sizes of an expression's axes from ``first`` to before ``last``: numbers where they are known, else an
+    expression of the type ``kind``.
+    """
+    sizes = sizes_of(value)[first:last]
+    if None not in sizes:
+        return sizes
+    return relay.cast(relay.strided_slice(relay.shape_of(value, dtype="int64"), [first], [last]), kind)
+
+
+def places_along(value, axis):
+    """0, 1, 2, ... for the elements along an axis, int64: a constant where it is known how many there are."""
+    sizes = sizes_at(value, axis, axis + 1, "int64")
+    if not isinstance(sizes, relay.Expr):
+        return const(np.arange(sizes[0]), "int64")
+    return counted(sizes)
+
+
+def counted(length):
+    """0, 1, 2, ... to before a length that the network computes, of the shape (1,), int64."""
+    return relay.arange(const(0, "int64"), relay.reshape(length, ()), const(1, "int64"), "int64")
+
+
+def rows_as_in(matrix, like, columns):
+    """The rows of a matrix of so many ``columns`` as the places of all axes but the last of ``like``."""
+    others = sizes_of(like)[:-1]
+    if others.count(None) < 2:
+        return relay.reshape(matrix, [*(-1 if size is None else size for size in others), columns])
+    sizes = relay.strided_slice(relay.shape_of(like, dtype="int64"), [0], [len(others)])
+    return relay.reshape(matrix, relay.concatenate([sizes, const([columns], "int64")], axis=0))
+
+
 def indices_from_front(indices, sizes):
-    """from_front for indices that the network computes; ``sizes`` is a number, or one for each of the last axis."""
+    """from_front for indices that the network computes; ``sizes`` is a number, or one for each of the last axis, as
+    numbers or as an expression of their type.
+    """
     kind = dtype_of(indices)
-    size = const(np.array(sizes, dtype=kind))
+    size = sizes if isinstance(sizes, relay.Expr) else const(np.array(sizes, dtype=kind))
     return relay.where(relay.less(indices, const(0, kind)), indices + size, indices)
 
 
 def shape_of(value):
     """The sizes of an expression, as numbers; one that is not known when the model is read raises ValueError."""
-    sizes = sizes_of(value)
+    return known_sizes(value, 0)
+
+
+def known_sizes(value, first):
+    """The sizes of an expression's axes from ``first`` on, as shape_of has them; those before need not be known."""
+    sizes = sizes_of(value)[first:]
     if None in sizes:
         raise ValueError("the shape of an input is known only when the network runs")
     return sizes

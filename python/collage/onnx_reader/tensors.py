@@ -11,13 +11,15 @@ from tvm.relay.frontend import onnx as importer
 from .table import (
     const,
     converter,
+    counted,
     dtype_of,
     from_front,
     given,
     indices_from_front,
     outputs,
+    places_along,
     rank_of,
-    shape_of,
+    sizes_at,
     sizes_of,
     static,
     text,
@@ -35,7 +37,7 @@ def _split(inputs, attrs, params):
     if lengths is None:
         count = attrs.get("num_outputs", outputs(attrs))
         if shape[axis] is None:
-            raise ValueError("how long what it splits is, is known only when the network runs")
+            return _parts_of_open(data, axis, count)
         each = -(-shape[axis] // count)
         lengths = [max(0, min(each, shape[axis] - each * i)) for i in range(count)]
     if len(lengths) == 1:
@@ -45,10 +47,26 @@ def _split(inputs, attrs, params):
         return _op.split(data, ends[:-1], axis)
     parts = []  # TVM splits nothing of no length off
     for length, end in zip(lengths, ends, strict=True):
-        sizes = [*shape_of(data)[:axis], length, *shape[axis + 1 :]]
-        empty = const(np.zeros(sizes), dtype_of(data))
-        parts.append(_op.strided_slice(data, [end - length], [end], axes=[axis]) if length else empty)
+        if length or None in shape:
+            parts.append(_op.strided_slice(data, [end - length], [end], axes=[axis]))
+        else:
+            parts.append(const(np.zeros([*shape[:axis], length, *shape[axis + 1 :]]), dtype_of(data)))
     return relay.TupleWrapper(relay.Tuple(parts), len(parts))
+
+
+def _parts_of_open(data, axis, count):
+    """Parts of one length, the last of what is left, of an axis whose length is known only when the network runs."""
+    length = sizes_at(data, axis, axis + 1, "int64")
+    each = _op.floor_divide(length + const([count - 1], "int64"), const([count], "int64"))
+    parts = []
+    for i in range(count):
+        bounds = [each * const([j], "int64") for j in (i, i + 1)]
+        if axis:
+            others = _op.strided_slice(_op.shape_of(data, "int64"), [0], [axis])
+            fronts = const(np.zeros(axis), "int64"), others
+            bounds = [_op.concatenate([front, one], axis=0) for front, one in zip(fronts, bounds, strict=True)]
+        parts.append(_op.strided_slice(data, *bounds, const(np.ones(axis + 1), "int64")))
+    return relay.TupleWrapper(relay.Tuple(parts), count)
 
 
 @converter("Unsqueeze")
@@ -102,20 +120,29 @@ def _range(inputs, attrs, params):
 def _triangle(inputs, attrs, params):
     k = static(given(inputs, 1), "the diagonal of Trilu")
     k = 0 if k is None else int(k.reshape(()))
-    shape = shape_of(inputs[0])
-    kept = np.triu(np.ones(shape[-2:], bool), k) if attrs.get("upper", 1) else np.tril(np.ones(shape[-2:], bool), k)
+    data, shape, nothing = inputs[0], sizes_of(inputs[0]), const(0, dtype_of(inputs[0]))
     if 0 in shape:
-        return inputs[0]
-    return _op.where(const(np.broadcast_to(kept, shape)), inputs[0], const(0, dtype_of(inputs[0])))
+        return data
+    if None in shape:
+        rows, columns = (places_along(data, len(shape) - back) for back in (2, 1))
+        ahead = _op.expand_dims(columns, 0) - _op.expand_dims(rows, 1)
+        compare = _op.greater_equal if attrs.get("upper", 1) else _op.less_equal
+        return _op.where(compare(ahead, const(k, "int64")), data, nothing)
+    kept = np.triu(np.ones(shape[-2:], bool), k) if attrs.get("upper", 1) else np.tril(np.ones(shape[-2:], bool), k)
+    return _op.where(const(np.broadcast_to(kept, shape)), data, nothing)
 
 
 @converter("Pad", since=11)
 def _pad(inputs, attrs, params):
     data, mode = inputs[0], text(attrs, "mode", "constant")
     shape = sizes_of(data)
-    widths = [int(one) for one in static(inputs[1], "the widths of Pad")]
     value, axes = given(inputs, 2), static(given(inputs, 3), "the axes of Pad")
     axes = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes.reshape(-1)]
+    filled = const(0, dtype_of(data)) if value is None else _op.reshape(value, ())
+    widths = importer.fold_constant(inputs[1])
+    if not isinstance(widths, relay.Constant) and mode == "constant":
+        return _op.nn.pad(data, _pairs(widths, list(axes), len(shape)), filled)
+    widths = [int(one) for one in static(widths, f"the widths of Pad with the mode {mode}")]
     begin, end = [0] * len(shape), [0] * len(shape)
     for i, axis in enumerate(axes):
         begin[axis], end[axis] = widths[i], widths[len(widths) // 2 + i]
@@ -128,7 +155,6 @@ def _pad(inputs, attrs, params):
     if not any(map(any, pairs)):
         return data
     if mode == "constant":
-        filled = const(0, dtype_of(data)) if value is None else _op.reshape(value, ())
         return _op.nn.pad(data, pairs, filled)
     if mode in ("reflect", "edge") and all(
         max(pair) == 0 or (size is not None and max(pair) < size) for pair, size in zip(pairs, shape, strict=True)
@@ -136,9 +162,35 @@ def _pad(inputs, attrs, params):
         return _op.nn.pad(data, pairs, 0, pad_mode=mode)
     for axis, (b, e) in enumerate(pairs):
         if b or e:
-            places = np.pad(np.arange(shape_of(data)[axis]), (b, e), mode=mode)
-            data = _op.take(data, const(places, "int32"), axis=axis, mode="clip")
+            if shape[axis] is None:
+                places = _places_beyond(data, axis, b, e, mode)
+            else:
+                places = const(np.pad(np.arange(shape[axis]), (b, e), mode=mode), "int32")
+            data = _op.take(data, places, axis=axis, mode="clip")
     return data
+
+
+def _pairs(widths, axes, rank):
+    """Widths that the network computes, for some axes in front of each and then behind, as pairs for all axes."""
+    none = const([0], "int64")
+    pairs = []
+    for axis in range(rank):
+        at = [axes.index(axis), len(axes) + axes.index(axis)] if axis in axes else []
+        pairs += [_op.cast(_op.strided_slice(widths, [i], [i + 1]), "int64") for i in at] or [none, none]
+    return _op.reshape(_op.concatenate(pairs, axis=0), (rank, 2))
+
+
+def _places_beyond(data, axis, before, behind, mode):
+    """Which elements of an axis stand before, along and behind it, where its length is known only when it runs."""
+    length = sizes_at(data, axis, axis + 1, "int64")
+    places = counted(length + const([before + behind], "int64")) - const([before], "int64")
+    if mode == "wrap":
+        places = _op.where(_op.less(places, const([0], "int64")), places + length, places)
+        return _op.where(_op.less(places, length), places, places - length)
+    if mode == "reflect":
+        last = length - const([1], "int64")
+        return last - _op.abs(last - _op.abs(places))
+    return places
 
 
 _MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -148,19 +200,29 @@ _MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "ma
 def _scatter_nd(inputs, attrs, params):
     data, indices, updates = inputs
     of = sizes_of(indices)
-    if of[-1] is None or None in sizes_of(data)[: of[-1]]:
-        raise ValueError("what it scatters into is known only when the network runs")
-    indices = indices_from_front(indices, sizes_of(data)[: of[-1]])
+    if of[-1] is None:
+        raise ValueError("into how many dimensions it scatters is known only when the network runs")
+    indices = indices_from_front(indices, sizes_at(data, 0, of[-1], dtype_of(indices)))
     moved = _op.transpose(indices, [len(of) - 1, *range(len(of) - 1)])
     return _op.scatter_nd(data, moved, updates, _MODES[text(attrs, "reduction", "none")])
+
+
+@converter("GatherND", since=11)
+def _gather_nd(inputs, attrs, params):
+    data, indices = inputs
+    of, batch = sizes_of(indices), attrs.get("batch_dims", 0)
+    if of[-1] is None:
+        raise ValueError("how many dimensions it gathers from is known only when the network runs")
+    indices = indices_from_front(indices, sizes_at(data, batch, batch + of[-1], dtype_of(indices)))
+    moved = _op.transpose(indices, [len(of) - 1, *range(len(of) - 1)])
+    return _op.gather_nd(data, moved, batch_dims=batch, index_rank=of[-1])
 
 
 @converter("ScatterElements", since=11)
 def _scatter_elements(inputs, attrs, params):
     data, indices, updates = inputs
-    shape = shape_of(data)
-    axis = from_front(attrs.get("axis", 0), len(shape))
-    indices = indices_from_front(indices, shape[axis])
+    axis = from_front(attrs.get("axis", 0), rank_of(data))
+    indices = indices_from_front(indices, sizes_at(data, axis, axis + 1, dtype_of(indices)))
     return _op.scatter_elements(data, indices, updates, axis, _MODES[text(attrs, "reduction", "none")])
 
 

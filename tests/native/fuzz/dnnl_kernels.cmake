@@ -5,7 +5,7 @@
 find_program(GCC_CXX g++ REQUIRED)
 
 file(GLOB engine_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/byoc/runtime/dnnl_*.cc)
-list(FILTER engine_sources EXCLUDE REGEX "/dnnl_tvm_|_program\\.cc$|dnnl_engine\\.cc$|dnnl_times\\.cc$")
+list(FILTER engine_sources EXCLUDE REGEX "/dnnl_tvm_|_program\\.cc$|dnnl_sized_text\\.cc$|dnnl_engine\\.cc$|dnnl_times\\.cc$")
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/byoc/runtime/native/*.cc)
 include(${PROJECT_SOURCE_DIR}/byoc/runtime/native/levels.cmake)
 
