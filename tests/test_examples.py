@@ -97,7 +97,7 @@ def test_as_a_pass(example):
 def test_backend_in_python(example):
     runner = example("backend_in_python")
     assert difference(run_blocks(runner, "backend_in_python")) < 1e-5
-    # The program searches whole networks, the command line the parts first; each writes into a store of its own.
+    # The program searches whole networks, the command line measures parts, too; each writes into a store of its own.
     stores = [runner.folder / "costs.jsonl", *Path(runner.environment["XDG_CACHE_HOME"]).rglob("costs.jsonl")]
     assert len(stores) == 2
     records = [json.loads(line) for store in stores for line in store.read_text().splitlines()]
