@@ -157,12 +157,10 @@ def _held_sequences(body, state, composite):
     if not empty:
         return held
     values = [
-        held[i]
-        if i in empty
-        else _variable(body.input[2 + i].name, _held_shape(value, i in composite), dtype_of(value))
+        held[i] if i in empty else variable(body.input[2 + i].name, _held_shape(value, i in composite), dtype_of(value))
         for i, value in enumerate(held)
     ]
-    counters = [_variable(body.input[place].name, (), kind) for place, kind in enumerate(("int64", "bool"))]
+    counters = [variable(body.input[place].name, (), kind) for place, kind in enumerate(("int64", "bool"))]
     after = _inside(body, [*counters, *values])
     for i in empty:
         one = sequences.stacked(after[1 + i])
@@ -184,8 +182,8 @@ def _run_loop(body, most, going, state, composite):
     most, going = _op.cast(_scalar(most), "int64"), _scalar(going)
     shapes = [_held_shape(value, i in composite) for i, value in enumerate(state)]
     for reading in itertools.count():
-        held = [_variable(body.input[2 + i].name, shape, dtype_of(state[i])) for i, shape in enumerate(shapes)]
-        number, goes_on = _variable(body.input[0].name, (), "int64"), _variable(body.input[1].name, (), "bool")
+        held = [variable(body.input[2 + i].name, shape, dtype_of(state[i])) for i, shape in enumerate(shapes)]
+        number, goes_on = variable(body.input[0].name, (), "int64"), variable(body.input[1].name, (), "bool")
         results = _inside(body, [number, goes_on, *held])
         for i in composite:
             results[1 + i] = sequences.stacked(results[1 + i])
@@ -196,7 +194,7 @@ def _run_loop(body, most, going, state, composite):
             raise ValueError("what it hands from round to round has no size that holds for all rounds")
         shapes = after
     gathered = results[1 + len(state) :]
-    lists = [_variable(f"list{i}", (None, *sizes_of(one)), dtype_of(one)) for i, one in enumerate(gathered)]
+    lists = [variable(f"list{i}", (None, *sizes_of(one)), dtype_of(one)) for i, one in enumerate(gathered)]
     loop = relay.Var("loop")
     again = [number + const(1, "int64"), _scalar(results[0]), *results[1 : 1 + len(state)]]
     again += [_appended(*pair, number) for pair in zip(lists, gathered, strict=True)]
@@ -208,7 +206,8 @@ def _run_loop(body, most, going, state, composite):
     return [relay.TupleGetItem(ended, 2 + i) for i in range(len(state) + len(gathered))]
 
 
-def _variable(name, shape, kind):
+def variable(name, shape, kind):
+    """A value that a loop hands from round to round; None in ``shape`` is a size that is known when it runs."""
     variable = relay.var(name, shape=[relay.Any() if size is None else size for size in shape], dtype=kind)
     # The importer makes another variable of one without a span, where an operator gives what it is given.
     return common.set_span(variable, name)

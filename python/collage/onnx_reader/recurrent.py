@@ -9,7 +9,8 @@ from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, given, outputs, shape_of, sizes_of, static, text
+from . import control_flow
+from .table import const, converter, dtype_of, given, outputs, rows_as_in, shape_of, sizes_of, static, text
 
 # How many activations a layer has in each direction, and how many parts its matrices.
 _ACTIVATIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
@@ -32,11 +33,9 @@ def _written_out(name):
                 if given(inputs, i) is not None:
                     inputs[i] = _op.transpose(inputs[i], (1, 0, 2))
         direction = text(attrs, "direction", "forward")
-        steps, batch = sizes_of(inputs[0])[:2]
-        if steps is None:
-            raise ValueError("how many steps it has is known only when the network runs")
-        lengths = _lengths(inputs, steps)
-        if lengths is not None or batch is None or attrs.get("clip") or attrs.get("input_forget"):
+        open_sizes = None in sizes_of(inputs[0])[:2]
+        lengths = _lengths(inputs)
+        if lengths is not None or open_sizes or attrs.get("clip") or attrs.get("input_forget"):
             results = _layer(name, inputs, attrs, direction, lengths)[: outputs(attrs)]
         else:
             if direction == "reverse":
@@ -53,11 +52,11 @@ def _written_out(name):
         return results[0] if len(results) == 1 else relay.TupleWrapper(relay.Tuple(results), len(results))
 
 
-def _lengths(inputs, steps):
+def _lengths(inputs):
     """How long the sequences are; None where all go on to the end. Raises ValueError for impossible ones."""
-    lengths = given(inputs, 4)
-    if lengths is None:
-        return None
+    lengths, steps = given(inputs, 4), sizes_of(inputs[0])[0]
+    if lengths is None or steps is None:
+        return lengths
     try:
         known = static(lengths, "how long its sequences are (sequence_lens)").flatten()
     except ValueError:
@@ -70,7 +69,8 @@ def _lengths(inputs, steps):
 def _layer(name, inputs, attrs, direction, lengths):
     """All states of a layer [steps, directions, batch, hidden], the last ones, and an LSTM's last cells."""
     x, back = inputs[0], inputs[2]
-    steps, batch, size = sizes_of(x)
+    steps, batch = sizes_of(x)[:2]
+    size = shape_of(inputs[1])[2]
     batch, several = (-1, 1) if batch is None else (batch, batch)
     directions, hidden = shape_of(back)[0], shape_of(back)[2]
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
@@ -79,7 +79,6 @@ def _layer(name, inputs, attrs, direction, lengths):
     functions = getattr(importer, name)._get_activations(attrs, _ACTIVATIONS[name], directions, name)
     kind, gates, flat = dtype_of(x), _GATES[name], _op.reshape(x, (-1, size))
     nothing = const(np.zeros((several, hidden)), kind)
-    there = _steps_that_are(lengths, steps, batch)
     found = []
     for k, backwards in enumerate(ways):
 
@@ -96,34 +95,80 @@ def _layer(name, inputs, attrs, direction, lengths):
         if bias is not None:
             biases = [_op.reshape(one, (gates * hidden,)) for one in _op.split(bias, 2)]
             ahead = _op.nn.bias_add(ahead, biases[0])
-        ahead = _op.split(_op.reshape(ahead, (steps, batch, gates * hidden)), steps)
+        ahead = rows_as_in(ahead, x, gates * hidden)
         cell = _Cell(
             name, of(2, (gates * hidden, hidden)), biases[1], of(7, (3, 1, hidden)),
             functions[k * _ACTIVATIONS[name] : (k + 1) * _ACTIVATIONS[name]], attrs, kind,
         )  # fmt: skip
         initial = of(5, (batch, hidden)), of(6, (batch, hidden))
         state = [nothing if one is None else one for one in initial][: 2 if name == "LSTM" else 1]
-        seen = [None] * steps
-        for t in reversed(range(steps)) if backwards else range(steps):
-            after = cell.step(_op.reshape(ahead[t], (batch, gates * hidden)), *state)
-            seen[t] = after[0]
-            if there is not None:  # Where a sequence has ended its state stays, and what the layer gives is nothing.
-                seen[t] = _op.where(there[t], after[0], nothing)
-                after = [_op.where(there[t], new, old) for new, old in zip(after, state, strict=True)]
-            state = after
-        if there is not None:  # Of a sequence without steps ONNX Runtime gives nothing, not the state before.
-            state = [_op.where(there[0], one, nothing) for one in state]
-        found.append((_op.stack(seen, 0), *state))
+        ends = None if lengths is None else _op.reshape(lengths, (batch, 1))
+        run = _in_a_loop if steps is None else _one_by_one
+        seen, state = run(cell, ahead, state, backwards, ends, nothing)
+        if ends is not None:  # Of a sequence without steps ONNX Runtime gives nothing, not the state before.
+            state = [_op.where(_goes_on(ends, 0), one, nothing) for one in state]
+        found.append((seen, *state))
     return [_op.stack(one, 1 if i == 0 else 0) for i, one in enumerate(zip(*found, strict=True))]
 
 
-def _steps_that_are(lengths, steps, batch):
-    """For each step which sequences have it, [batch, 1]; None where all have all."""
-    if lengths is None:
-        return None
-    kind = dtype_of(lengths)
-    ends = _op.reshape(lengths, (batch, 1))
-    return [_op.greater(ends, const(t, kind)) for t in range(steps)]
+def _one_by_one(cell, ahead, state, backwards, ends, nothing):
+    """What a direction gives at each step, [steps, batch, hidden], and its last states, written out."""
+    steps, batch, width = sizes_of(ahead)
+    batch = -1 if batch is None else batch
+    each, seen = _op.split(ahead, steps), [None] * steps
+    for t in reversed(range(steps)) if backwards else range(steps):
+        seen[t], state = _step(cell, _op.reshape(each[t], (batch, width)), state, ends, t, nothing)
+    return _op.stack(seen, 0), state
+
+
+def _in_a_loop(cell, ahead, state, backwards, ends, nothing):
+    """_one_by_one where how many steps there are is known only when the network runs: TVM's virtual machine loops.
+
+    What is computed before the loop is handed from round to round: in its body TVM would compute it in each.
+    """
+    hidden = sizes_of(nothing)[1]
+    whole = control_flow.variable("ahead", sizes_of(ahead), dtype_of(ahead))
+    number = control_flow.variable("number", (), "int64")
+    steps = control_flow.variable("steps", (), "int64")
+    held = [control_flow.variable("state", (sizes_of(ahead)[1], hidden), dtype_of(one)) for one in state]
+    seen = control_flow.variable("seen", (None, *sizes_of(held[0])), dtype_of(ahead))
+    until = [] if ends is None else [control_flow.variable("ends", sizes_of(ends), dtype_of(ends))]
+    t = steps - const(1, "int64") - number if backwards else number
+    now, after = _step(cell, _op.take(whole, t, axis=0), held, until[0] if until else None, t, nothing)
+    now = _op.expand_dims(now, axis=0)
+    grown = _op.concatenate([now, seen] if backwards else [seen, now], axis=0)
+    loop, variables = relay.Var("loop"), [whole, steps, *until, number, seen, *held]
+    again = relay.Call(loop, [whole, steps, *until, number + const(1, "int64"), grown, *after])
+    body = relay.If(_op.less(number, steps), again, relay.Tuple([seen, *held]))
+    count = _op.take(_op.shape_of(ahead, "int64"), const(0, "int64"))
+    nothing_yet = _op.strided_slice(ahead, [0, 0], [0, hidden], strides=[1, 1], axes=[0, 2])
+    if sizes_of(ahead)[1] is None:
+        several = _op.concatenate(
+            [_op.strided_slice(_op.shape_of(ahead, "int64"), [1], [2]), const([hidden], "int64")], 0
+        )
+        state = [_op.broadcast_to(one, several) if one is nothing else one for one in state]
+    ended = relay.Call(
+        relay.Let(loop, relay.Function(variables, body), loop),
+        [ahead, count, *([] if ends is None else [ends]), const(0, "int64"), nothing_yet, *state],
+    )
+    return relay.TupleGetItem(ended, 0), [relay.TupleGetItem(ended, 1 + i) for i in range(len(state))]
+
+
+def _step(cell, ahead, state, ends, t, nothing):
+    """What a layer gives at step ``t``, [batch, hidden], and its states behind it."""
+    after = cell.step(ahead, *state)
+    if ends is None:
+        return after[0], after
+    # Where a sequence has ended its state stays, and what the layer gives is nothing.
+    there = _goes_on(ends, t)
+    kept = [_op.where(there, new, old) for new, old in zip(after, state, strict=True)]
+    return _op.where(there, after[0], nothing), kept
+
+
+def _goes_on(ends, t):
+    """Which sequences have a step ``t``, [batch, 1]."""
+    kind = dtype_of(ends)
+    return _op.greater(ends, _op.cast(t, kind) if isinstance(t, relay.Expr) else const(t, kind))
 
 
 class _Cell:
