@@ -8,11 +8,13 @@ import sys
 
 import numpy as np
 import onnx
+import onnx_networks
 import placed
 import pytest
 from collage import export, frontends
 from conftest import environment
 from onnx import TensorProto, helper, numpy_helper
+from tvm import relay
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -21,7 +23,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 class Written:
-    """An ONNX model of recurrent layers, one behind the other, with seeded weights."""
+    """An ONNX model of recurrent layers, one behind the other, with seeded weights; a size that is a name is open."""
 
     def __init__(self, kind, layers=1, direction="forward", steps=5, batch=1, size=6, hidden=8, states=False,
                  given=False, bias=True, seed=0, want=("Y",), **attributes):  # fmt: skip
@@ -52,7 +54,7 @@ class Written:
             results += [made[one] for one in want if one != "Y"]
             # [steps, directions, batch, hidden] to what the next layer reads
             self.nodes.append(helper.make_node("Transpose", [f"y{k}"], [f"t{k}"], perm=[0, 2, 1, 3]))
-            self.constant(f"shape{k}", np.array([steps, batch, directions * hidden]))
+            self.constant(f"shape{k}", np.array([0, 0, -1]))
             self.nodes.append(helper.make_node("Reshape", [f"t{k}", f"shape{k}"], [f"s{k}"]))
             sequence, size = f"s{k}", directions * hidden
         results.append(sequence)
@@ -72,8 +74,16 @@ class Written:
     def weight(self, name, *shape):
         return self.constant(name, self.rng.uniform(-0.5, 0.5, shape).astype("float32"))
 
-    def values(self):
-        return {name: self.rng.standard_normal(shape).astype("float32") for name, shape in self.inputs}
+    def values(self, **sizes):
+        """Inputs; sizes that are open are those."""
+        return {
+            name: self.rng.standard_normal([sizes.get(size, size) for size in shape]).astype("float32")
+            for name, shape in self.inputs
+        }
+
+    def open(self):
+        """Which dimensions of which inputs are open."""
+        return {name: [i for i, size in enumerate(shape) if isinstance(size, str)] for name, shape in self.inputs}
 
 
 # Places a model on an engine, runs it, and says which operators the engine was given. A process of its own, since Go
@@ -270,3 +280,54 @@ def test_lengths_of_sequences(tmp_path):
     onnx.save(limited("LSTM", "forward", {}, (5, 6, 5)).model, path)
     with pytest.raises(ValueError, match=r"LSTM_?.*its sequences end after 5, 6, 5 of 5 steps \(sequence_lens\)"):
         frontends.load(path)
+
+
+OPEN = {
+    "LSTM": Written("LSTM", 2, "bidirectional", "T", "N", want=("Y", "Y_h", "Y_c")),
+    "LSTM, clipped, one gate": Written("LSTM", steps="T", batch=2, clip=0.2, input_forget=1, bias=False),
+    "GRU with states that are inputs": Written("GRU", 1, "forward", "T", "N", given=True, want=("Y", "Y_h")),
+    "GRU, reset after": Written("GRU", 1, "reverse", "T", 2, linear_before_reset=1),
+    "RNN with states": Written("RNN", 2, "bidirectional", "T", 3, states=True),
+}
+
+
+def runs(read):
+    """Runs a network that was read, of which sizes are open."""
+    model = export.runnable(read.module)
+    return lambda values: onnx_networks.ran(model, values)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_any_number_of_steps(tmp_path, name):
+    written, path = OPEN[name], tmp_path / "layers.onnx"
+    onnx.save(written.model, path)
+    run = runs(frontends.load(path, dynamic=written.open()))
+    session = onnxruntime.InferenceSession(str(path))
+    for steps, batch in ((4, 3), (7, 1), (1, 2)):
+        values = written.values(T=steps, N=batch)
+        agree(run(values), session.run(None, values))
+
+
+@pytest.mark.parametrize("ends", [(4, 1, 3), "input"], ids=str)
+def test_any_number_of_steps_of_sequences_that_end_early(tmp_path, ends):
+    written, path = limited("GRU", "bidirectional", {"steps": "T"}, ends), tmp_path / "layer.onnx"
+    onnx.save(written.model, path)
+    run = runs(frontends.load(path, dynamic={"x": [0]}))
+    session = onnxruntime.InferenceSession(str(path))
+    for steps in (4, 9):
+        values = written.values(T=steps)
+        if ends == "input":
+            values["ends"] = np.array([steps, 0, 2], np.int32)
+        agree(run(values), session.run(None, values))
+
+
+def test_what_goes_into_all_steps_is_computed_before_the_loop(tmp_path):
+    """A step has the product with the state before it, and no other."""
+    onnx.save(Written("LSTM", steps="T", batch="N").model, tmp_path / "lstm.onnx")
+    module = frontends.load(tmp_path / "lstm.onnx", dynamic={"x": [0, 1]}).module
+    loops = []
+    relay.analysis.post_order_visit(module["main"].body, lambda e: loops.append(e) if isinstance(e, relay.Let) else 0)
+    assert [str(one.value).count("nn.dense") for one in loops] == [1]
+    assert str(module["main"]).count("nn.dense") == 2
+    # What is known of a reshape by [0, 0, -1] is known behind it.
+    assert module["main"].ret_type.shape[2] == 8

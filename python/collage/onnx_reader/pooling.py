@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools: with a rounded-up number of windows, dilations, automatic padding, and the places of the greatest."""
+"""Pools: with a rounded-up number of windows, dilations, automatic padding, and the places of the greatest. What pads
+convolutions by itself, too.
+"""
 
 import itertools
 
 import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
+from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, outputs, rank_of, shape_of, sizes_of, text
+from .table import const, converter, dtype_of, outputs, rank_of, shape_of, sizes_at, sizes_of, text
+from .tensors import padded_by
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -46,8 +50,6 @@ class Windows:
                 missing = 0
             elif self.strides[axis] == 1:
                 missing = self.reach(axis) - 1
-            elif size is None:
-                raise ValueError(f"auto_pad {mode} goes by sizes that are known only when the network runs")
             else:
                 windows = -(-size // self.strides[axis])
                 missing = max(0, (windows - 1) * self.strides[axis] + self.reach(axis) - size)
@@ -94,19 +96,73 @@ class Windows:
         )
 
 
-def _known(inputs, attrs):
+def _pads_itself(shape, attrs):
+    """Whether paddings go by sizes that are known only when the network runs (auto_pad, in steps)."""
+    strides = attrs.get("strides", [1] * (len(shape) - 2))
+    return text(attrs, "auto_pad", "NOTSET").startswith("SAME") and any(
+        size is None and step > 1 for size, step in zip(shape[2:], strides, strict=True)
+    )
+
+
+def _with_its_padding(data, attrs, value):
+    """What _pads_itself, with the padding of auto_pad, of ``value``; attributes tell of none any more."""
+    rank = rank_of(data)
+    steps, kernel = attrs.get("strides", [1] * (rank - 2)), attrs["kernel_shape"]
+    dilations = attrs.get("dilations", [1] * (rank - 2))
+    pairs = [const([[0, 0]] * 2, "int64")]
+    lower = attrs["auto_pad"] in ("SAME_LOWER", b"SAME_LOWER")
+    for i, (step, size, apart) in enumerate(zip(steps, kernel, dilations, strict=True)):
+        length = sizes_at(data, 2 + i, 3 + i, "int64")
+        length = length if isinstance(length, relay.Expr) else const(list(length), "int64")
+        one, by, reach = const([1], "int64"), const([step], "int64"), const([(size - 1) * apart + 1], "int64")
+        last = (_op.floor_divide(length + by - one, by) - one) * by  # where the last window begins
+        missing = _op.maximum(last + reach - length, const([0], "int64"))
+        less = _op.floor_divide(missing, const([2], "int64"))
+        pair = [less, missing - less]
+        pairs.append(_op.reshape(_op.concatenate(pair[::-1] if lower else pair, axis=0), (1, 2)))
+    attrs.pop("auto_pad")
+    attrs.pop("ceil_mode", None)
+    attrs["pads"] = [0] * 2 * (rank - 2)
+    return padded_by(data, _op.concatenate(pairs, axis=0), const(value, dtype_of(data)), list(range(2, rank)))
+
+
+def _known(inputs, attrs, filled=0):
+    """The windows of a pool. What it pads by sizes that are not known is padded, with ``filled``."""
     shape = sizes_of(inputs[0])
     if not 3 <= len(shape) <= 5:
         raise ValueError(f"a pool over {len(shape) - 2} axes is not supported")
-    return Windows(shape, attrs)
+    if _pads_itself(shape, attrs):
+        inputs[0] = _with_its_padding(inputs[0], attrs, filled)
+    return Windows(sizes_of(inputs[0]), attrs)
+
+
+@converter("Conv")
+def convolution(inputs, attrs, params):
+    """TVM's computes what auto_pad says while the network runs, wherever a size is open, the batch's alone, too."""
+    shape = sizes_of(inputs[0])
+    if text(attrs, "auto_pad", "NOTSET").startswith("SAME") and None in shape:
+        attrs.setdefault("kernel_shape", shape_of(inputs[1])[2:])
+        if _pads_itself(shape, attrs):
+            inputs[0] = _with_its_padding(inputs[0], attrs, 0)
+        else:
+            windows = Windows(shape, attrs)
+            attrs.pop("auto_pad")
+            attrs["pads"] = [*windows.begin, *windows.end]
+    return importer.Conv.get_converter(1)(inputs, attrs, params)
 
 
 @converter("AveragePool")
 def _average(inputs, attrs, params):
+    inside = not attrs.get("count_include_pad", 0)
+    if inside and _pads_itself(sizes_of(inputs[0]), attrs):
+        # How many of a window's elements are inside: of as many ones, padded by zeros.
+        first = _op.strided_slice(inputs[0], [0, 0], [1, 1], strides=[1, 1], axes=[0, 1])
+        counted = dict(attrs, count_include_pad=1)
+        return _average(inputs, dict(counted), params) / _average([_op.ones_like(first)], counted, params)
     windows = _known(inputs, attrs)
     function = {1: _op.nn.avg_pool1d, 2: _op.nn.avg_pool2d, 3: _op.nn.avg_pool3d}[windows.rank]
     beyond = [windows.beyond(axis) for axis in range(windows.rank)]
-    if not attrs.get("count_include_pad", 0):
+    if inside:
         end = [a + b for a, b in zip(windows.end, beyond, strict=True)]
         return windows.pool(function, inputs[0], windows.begin, end, count_include_pad=False)
     if not any(beyond):
@@ -137,7 +193,7 @@ def _global_lp(inputs, attrs, params):
 
 @converter("MaxPool")
 def _max(inputs, attrs, params):
-    windows = _known(inputs, attrs)
+    windows = _known(inputs, attrs, _least(dtype_of(inputs[0])))
     if outputs(attrs) > 1:
         return relay.TupleWrapper(relay.Tuple(_with_places(inputs[0], windows, attrs.get("storage_order", 0))), 2)
     function = {1: _op.nn.max_pool1d, 2: _op.nn.max_pool2d, 3: _op.nn.max_pool3d}[windows.rank]
@@ -145,11 +201,15 @@ def _max(inputs, attrs, params):
     return windows.pool(function, inputs[0], windows.begin, end)
 
 
+def _least(kind):
+    """The least number of a type."""
+    return np.finfo(kind).min if kind.startswith("float") else np.iinfo(kind).min
+
+
 def _with_places(data, windows, column_major):
     """The greatest of each window, and where it stands in the tensor: element by element of the windows."""
     shape, kind = shape_of(data), dtype_of(data)
-    least = np.finfo(kind).min if kind.startswith("float") else np.iinfo(kind).min
-    values = windows.padded(data, float(least), further=True)
+    values = windows.padded(data, float(_least(kind)), further=True)
     sizes = shape[2:]
     order = "F" if column_major else "C"
     within = np.arange(int(np.prod(sizes)), dtype="int64").reshape(sizes, order=order)

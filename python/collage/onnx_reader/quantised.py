@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised tensors: scales for blocks, and products, computed in whole numbers as ONNX defines them."""
+"""Quantised tensors: scales for blocks, products and convolutions, as ONNX defines them."""
 
 import numpy as np
 from onnx import helper
@@ -8,7 +8,8 @@ from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
 from .elementwise import cast
-from .table import const, converter, dtype_of, from_front, given, rank_of, rows_as_in, shape_of
+from .pooling import convolution
+from .table import const, converter, dtype_of, from_front, given, rank_of, rows_as_in, shape_of, sizes_of
 
 
 def _along_rows(value, rank, column):
@@ -98,13 +99,42 @@ def _whole_product(inputs, attrs, params):
     return importer.matmul_out_dtype(sides, "int32")
 
 
+@converter("ConvInteger", since=10)
+def _whole_convolution(inputs, attrs, params):
+    """TVM's dialect of quantised operators wants all sizes."""
+    data, weight, zero, w_zero = inputs[0], inputs[1], given(inputs, 2), given(inputs, 3)
+    if None not in sizes_of(data):
+        return importer.ConvInteger.get_converter(10)([data, weight, zero, w_zero], attrs, params)
+    data, weight = _op.cast(data, "int32"), _op.cast(weight, "int32")
+    if zero is not None:
+        data = data - _op.reshape(_op.cast(zero, "int32"), ())
+    if w_zero is not None:
+        each = () if _one(w_zero) else (-1, *[1] * (rank_of(weight) - 1))
+        weight = weight - _op.reshape(_op.cast(w_zero, "int32"), each)
+    return convolution([data, weight], dict(attrs), params)
+
+
+@converter("QLinearConv", since=10)
+def _quantised_convolution(inputs, attrs, params):
+    """As QLinearMatMul, where a size is open: TVM's dialect of quantised operators wants all sizes."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs[:8]
+    if None not in sizes_of(a):
+        return importer.QLinearConv.get_converter(10)(inputs, attrs, params)
+    total = convolution([_meant(a, a_scale, a_zero, 1), _meant(b, b_scale, b_zero, 0)], dict(attrs), params)
+    bias = given(inputs, 8)
+    if bias is not None:
+        total = _op.nn.bias_add(total, _op.cast(bias, "float32") * cast(a_scale, "float32") * cast(b_scale, "float32"))
+    by = [_op.reshape(cast(v, t), ()) for v, t in ((y_scale, "float32"), (y_zero, "int32"))]
+    return relay.qnn.op.quantize(total, *by, out_dtype=dtype_of(y_zero))
+
+
 @converter("QLinearMatMul", since=10)
 def _product(inputs, attrs, params):
     """What its sides stand for is multiplied in float32, and rounded to the result's scale: kernels for bytes know that
     form, and TVM has none for a product of whole numbers of 32 bits.
     """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-    sides = [_meant(a, a_scale, a_zero, False), _meant(b, b_scale, b_zero, True)]
+    sides = [_meant_by_rows(a, a_scale, a_zero, False), _meant_by_rows(b, b_scale, b_zero, True)]
     total = importer.matmul_out_dtype(sides, "float32")
     kind = dtype_of(y_zero)
     if _one(y_scale) and _one(y_zero):
@@ -116,13 +146,16 @@ def _product(inputs, attrs, params):
     return _op.cast(_op.clip(shifted, limits.min, limits.max), kind)
 
 
-def _meant(side, scale, zero, column):
-    """What the whole numbers of one side stand for: by one scale, or by those of its rows or columns."""
+def _meant_by_rows(side, scale, zero, column):
+    """What the whole numbers of a matrix stand for: by one scale, or by those of its rows or columns."""
     rank = rank_of(side)
     if rank_of(scale) <= 1 and rank_of(zero) <= 1:
-        axis = rank - 1 if column else rank - 2
-        by = [cast(v, t) for v, t in ((scale, "float32"), (zero, "int32"))]
-        by = [_op.reshape(v, ()) if _one(v) else v for v in by]
-        return relay.qnn.op.dequantize(side, *by, axis=axis)
+        return _meant(side, scale, zero, rank - 1 if column else rank - 2)
     shifted = _op.cast(side, "int32") - _along_rows(_op.cast(zero, "int32"), rank, column)
     return _op.cast(shifted, "float32") * _along_rows(cast(scale, "float32"), rank, column)
+
+
+def _meant(side, scale, zero, axis):
+    """What whole numbers stand for: by one scale, or by those along an axis."""
+    by = [cast(v, t) for v, t in ((scale, "float32"), (zero, "int32"))]
+    return relay.qnn.op.dequantize(side, *[_op.reshape(v, ()) if _one(v) else v for v in by], axis=axis)

@@ -121,7 +121,16 @@ def rows_as_in(matrix, like, columns):
     if others.count(None) < 2:
         return relay.reshape(matrix, [*(-1 if size is None else size for size in others), columns])
     sizes = relay.strided_slice(relay.shape_of(like, dtype="int64"), [0], [len(others)])
-    return relay.reshape(matrix, relay.concatenate([sizes, const([columns], "int64")], axis=0))
+    rows = relay.reshape(matrix, relay.concatenate([sizes, const([columns], "int64")], axis=0))
+    return relay.reshape(rows, [*(size or 0 for size in others), columns])  # what is known, which TVM has lost
+
+
+def shaped_as(value, like):
+    """The elements of an expression in the shape of another, in whose type all sizes are that are known."""
+    sizes = sizes_of(like)
+    if sizes.count(None) < 2:
+        return relay.reshape(value, [-1 if size is None else size for size in sizes])
+    return relay.reshape(relay.reshape(value, relay.shape_of(like, dtype="int64")), [size or 0 for size in sizes])
 
 
 def indices_from_front(indices, sizes):

@@ -27,6 +27,29 @@ from .table import (
 )
 
 
+def _reshaped(opset):
+    """TVM's, which does not see how long an axis is that stands for all others where any size is open."""
+    theirs = importer.Reshape.get_converter(opset)
+
+    @converter("Reshape", since=opset)
+    def convert(inputs, attrs, params):
+        wanted = importer.fold_constant(inputs[1])
+        sizes = sizes_of(inputs[0])
+        if None in sizes and isinstance(wanted, relay.Constant) and not attrs.get("allowzero", 0):
+            wanted = [int(one) for one in wanted.data.numpy()]
+            copied = [axis for axis, one in enumerate(wanted) if one == 0]
+            left = [size for axis, size in enumerate(sizes) if axis not in copied]
+            if wanted.count(-1) == 1 and None not in left and max(copied, default=-1) < len(sizes):
+                others = math.prod(one for one in wanted if one > 0)
+                if math.prod(left) and math.prod(left) % others == 0:
+                    wanted[wanted.index(-1)] = math.prod(left) // others
+                    inputs[1] = const(wanted, "int64")
+        return theirs(inputs, attrs, params)
+
+
+_reshaped(5)
+
+
 @converter("Split", since=2)
 def _split(inputs, attrs, params):
     data, axis = inputs[0], attrs.get("axis", 0)
@@ -141,7 +164,7 @@ def _pad(inputs, attrs, params):
     filled = const(0, dtype_of(data)) if value is None else _op.reshape(value, ())
     widths = importer.fold_constant(inputs[1])
     if not isinstance(widths, relay.Constant) and mode == "constant":
-        return _op.nn.pad(data, _pairs(widths, list(axes), len(shape)), filled)
+        return padded_by(data, _pairs(widths, list(axes), len(shape)), filled, list(axes))
     widths = [int(one) for one in static(widths, f"the widths of Pad with the mode {mode}")]
     begin, end = [0] * len(shape), [0] * len(shape)
     for i, axis in enumerate(axes):
@@ -168,6 +191,15 @@ def _pad(inputs, attrs, params):
                 places = const(np.pad(np.arange(shape[axis]), (b, e), mode=mode), "int32")
             data = _op.take(data, places, axis=axis, mode="clip")
     return data
+
+
+def padded_by(data, pairs, filled, axes):
+    """A tensor with a padding that the network computes, [rank, 2], along ``axes``: others keep their sizes, which
+    TVM's operator does not see.
+    """
+    grown = _op.nn.pad(data, pairs, filled)
+    kept = [0 if size is None or axis in axes else size for axis, size in enumerate(sizes_of(data))]
+    return _op.reshape(grown, kept) if any(kept) else grown
 
 
 def _pairs(widths, axes, rank):
