@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-serve bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models gpu-bundle gpu-check conformance models trained clean distclean
+.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-serve bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models gpu-bundle gpu-check conformance conformance-open models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -182,6 +182,9 @@ bench-models: backends peers ## those networks, two minutes of search each, besi
 
 conformance: backends ## ONNX's own tests of its operators, for plain TVM and with each backend's share, beside ONNX Runtime; writes docs/results/onnx.{txt,json}
 	@.venv/bin/python scripts/conformance.py --json docs/results/onnx.json $(ARGS) | tee docs/results/onnx.txt
+
+conformance-open: backends ## the same tests with open dimensions, on TVM's virtual machine; writes docs/results/onnx_open.{txt,json}
+	@.venv/bin/python scripts/conformance.py --engines tvm-batch,tvm-sizes --json docs/results/onnx_open.json $(ARGS) | tee docs/results/onnx_open.txt
 
 trained: backends ## compile trained models that packages ship and ask them what they are for, in float32 and narrowly; writes docs/results/trained{,_auto}.{txt,json}
 	@scripts/trained.sh

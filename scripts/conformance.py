@@ -7,9 +7,13 @@ simple, pytorch-converted and pytorch-operator. Each is read as `collage compile
     tvm              for plain TVM
     tvm+dnnl, ...    with all that the backend takes given to it, the rest for TVM, nothing measured: as the file
                      stands, and once more with all inputs but the first as weights, which engines pack
+    tvm-batch        for plain TVM's virtual machine, with the first dimension of the first input open, and that of each
+                     other input that is as long
+    tvm-sizes        so with all dimensions of the first input open
     onnxruntime      ONNX Runtime runs the file itself
 
     .venv/bin/python scripts/conformance.py [--kinds node,simple] [--only resize] [--json FILE] [--jobs 2]
+    .venv/bin/python scripts/conformance.py --engines tvm-batch,tvm-sizes
     .venv/bin/python scripts/conformance.py --keep FILE     # verdicts as they come; the same again goes on from there
     .venv/bin/python scripts/conformance.py --converters    # which of our converters TVM's own would serve as well
 
@@ -28,6 +32,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -42,6 +47,8 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 LIMIT = 120
 # Tests that a converter of ours is left out of at a time, until one is worse without it.
 ROUND = 6
+# A test's file.
+MODEL = r"/\S+/model\.onnx"
 # Numbers that are drawn: no two implementations give the same.
 RANDOM = re.compile(r"^test_(bernoulli|random_|multinomial|training_dropout)")
 
@@ -244,6 +251,64 @@ def with_share(backend):
     return run
 
 
+def opened(path, whole):
+    """A test's model with open dimensions, and which, {input: axes}: all of the first input (``whole``), or its first,
+    and that of each other input that is as long. UntouchedError where the first input has none.
+    """
+    import onnx
+
+    proto = onnx.load(path)
+    declared = [one for one in real_inputs(proto) if one.type.HasField("tensor_type")]
+    first = [one.type.tensor_type.shape.dim for one in real_inputs(proto)[:1] if one in declared]
+    if not first or not first[0]:
+        raise UntouchedError
+    dynamic = {}
+    for one in declared:
+        sizes = one.type.tensor_type.shape.dim
+        if one is declared[0] and whole:
+            dynamic[one.name] = list(range(len(sizes)))
+        elif not whole and sizes and sizes[0].dim_value == first[0][0].dim_value:
+            dynamic[one.name] = [0]
+    for one in declared:
+        for axis in dynamic.get(one.name, ()):
+            one.type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    del proto.graph.value_info[:]
+    for one in proto.graph.output:
+        if one.type.HasField("tensor_type"):
+            one.type.tensor_type.ClearField("shape")
+    return proto, dynamic
+
+
+def with_open(whole):
+    """A runner that leaves dimensions of what can be read with fixed ones open."""
+
+    def run(path, sets):
+        import numpy as np
+        import onnx
+        from collage import export, frontends, transform
+
+        if attempt(path, False)[1] is not None:
+            raise UntouchedError  # told of plain reading
+        proto, dynamic = opened(path, whole)
+        given = as_tensors(real_inputs(proto), sets[0][0])[0]
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "model.onnx")
+            onnx.save(proto, file)
+            for kinds in ("", "iub", "iubf"):
+                fixed = {name: one for name, one in given.items() if name not in dynamic and of_shapes(one, kinds)}
+                shapes = {name: np.shape(one) for name, one in given.items() if name not in fixed}
+                try:
+                    model = frontends.load(file, input_shapes=shapes, input_values=fixed, dynamic=dynamic)
+                    break
+                except Exception:
+                    if kinds == "iubf":
+                        raise
+        module = transform.Normalise()(model.module)
+        yield "", outputs(export.runnable(module, "llvm -opt-level=0", 2), model, path, sets)
+
+    return run
+
+
 def without(converter):
     """A runner that reads a model with one of our converters left out, and builds it for plain TVM."""
 
@@ -283,13 +348,14 @@ def by_onnxruntime(path, sets):
 
 SHARES = ("dnnl", "dnnl_tvm", "mkl", "native", "onnxruntime", "openblas", "openvino")
 ENGINES = {"tvm": by_tvm, **{f"tvm+{name}": with_share(name) for name in SHARES}, "onnxruntime": by_onnxruntime}
+OPEN = {"tvm-batch": with_open(False), "tvm-sizes": with_open(True)}
 
 
 def runner(engine):
     """What runs a model on an engine: gives (form, outputs of each data set) of each form that it is run in."""
     if " without " in engine:
         return without(engine.removeprefix("tvm without "))
-    return with_share(engine.removeprefix("tvm+")) if "+" in engine else ENGINES[engine]
+    return with_share(engine.removeprefix("tvm+")) if "+" in engine else (ENGINES | OPEN)[engine]
 
 
 def judged(test, engine):
@@ -308,7 +374,7 @@ def judged(test, engine):
     except UntouchedError:
         return "untouched", ""
     except Exception as error:
-        return "refused", f"{type(error).__name__}: {said(error).replace(path, 'the model')[:300]}"
+        return "refused", f"{type(error).__name__}: {re.sub(MODEL, 'the model', said(error))[:300]}"
     return "pass", ""
 
 
@@ -398,11 +464,17 @@ def reason(why):
     return re.sub(r"\b\d+\b", "N", text.removeprefix("ValueError: ").replace("the model cannot be read: ", ""))
 
 
+# What stands behind an engine's name; of others nothing does.
+HEADS = {f"tvm+{name}": ": {} tests of which it takes an operator" for name in SHARES} | dict.fromkeys(
+    OPEN, ": {} tests that are read with fixed sizes, and whose first input has dimensions"
+)
+
+
 def report(engine, kinds, verdicts):
     """Print what became of the tests; gives it as plain data."""
     touched = {test: verdict for test, verdict in verdicts.items() if verdict[0] != "untouched"}
     counts = {kind: Counter(what for (k, _), (what, _) in touched.items() if k == kind) for kind in kinds}
-    print(f"\n{engine}: {len(touched)} tests of which it takes an operator" if "+" in engine else f"\n{engine}")
+    print(f"\n{engine}" + HEADS.get(engine, "").format(len(touched)))
     for kind, of in counts.items():
         print(f"  {kind:18} " + (", ".join(f"{of[what]} {what}" for what in sorted(of)) or "none"))
     others = [
@@ -426,7 +498,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kinds", default=",".join(KINDS), help="which tests (%(default)s)")
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose name has it")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="%(default)s, as far as they are installed")
+    parser.add_argument(
+        "--engines", default=",".join(ENGINES), help=f"%(default)s, as far as they are installed; {', '.join(OPEN)}"
+    )
     parser.add_argument("-n", "--jobs", type=int, default=os.cpu_count(), help="processes (%(default)s)")
     parser.add_argument("--keep", metavar="FILE", help="verdicts stand here as they come; those that do are not redone")
     parser.add_argument("--json", metavar="FILE", help="write what did not pass here")
@@ -454,7 +528,7 @@ def main():
 
 def is_there(engine):
     """Whether an engine can be used here; says so where it cannot."""
-    if engine == "tvm":
+    if engine == "tvm" or engine in OPEN:
         return True
     if engine == "onnxruntime":
         why = "" if importlib.util.find_spec("onnxruntime") else "it is not installed"

@@ -343,6 +343,7 @@ TAKEN = [
         ("networks_t1", "bench-all"),
         ("onednn", "files/onednn"),
         ("onnx", "files/conformance"),
+        ("onnx_open", "files/conformance"),
         ("solver", "files/solver"),
     ],
 )

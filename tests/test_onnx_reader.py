@@ -112,6 +112,17 @@ def test_runs_cost_themselves_only(tmp_path):
     assert sorted(verdict for verdict, _ in again["tvm"].values()) == ["pass", "wrong"]
 
 
+@pytest.mark.parametrize(
+    ("name", "engine", "verdict"),
+    [("lstm_batchwise", "tvm-sizes", "pass"), ("abs", "tvm-batch", "pass"), ("pow_bcast_scalar", "tvm-batch", "pass"),
+     ("sequence_insert_at_back", "tvm-batch", "untouched"), ("gemm_all_attributes", "tvm-batch", "pass"),
+     ("group_normalization_example", "tvm-batch", "pass")],
+)  # fmt: skip
+def test_tests_with_open_dimensions(name, engine, verdict):
+    (test,) = conformance.tests(["node"], f"^test_{name}$")
+    assert conformance.judged(test, engine)[0] == verdict
+
+
 @pytest.mark.long
 def test_conformance():
     """All of ONNX's tests: as many right as there were, nothing wrong, and a line for what is refused."""
