@@ -10,6 +10,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/fold"
 	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/relay"
 	"github.com/collage-tvm/collage/relay/symbolic"
 )
 
@@ -31,6 +32,8 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 		return []func(*bridge.Object) (*bridge.Object, error){openDimensions}
 	case "QuantisedForm":
 		return []func(*bridge.Object) (*bridge.Object, error){quantisedForm}
+	case "SimplifyInference":
+		return []func(*bridge.Object) (*bridge.Object, error){refuseOpenGroups, itself}
 	case "FoldScaleAxis":
 		// The pass of that name is these two with FoldConstant behind them, which has its turn later.
 		steps := []func(*bridge.Object) (*bridge.Object, error){holdScales, pass("InferType")}
@@ -115,6 +118,29 @@ func openDimensions(mod *bridge.Object) (*bridge.Object, error) {
 	}
 	defer settled.Release()
 	return runPass(settled, "InferType")
+}
+
+// refuseOpenGroups gives the module again; an error where nn.group_norm has sizes that are open, at which TVM's
+// SimplifyInference ends the process.
+func refuseOpenGroups(mod *bridge.Object) (*bridge.Object, error) {
+	read, err := relay.Read(mod)
+	if err != nil {
+		return nil, err
+	}
+	defer read.Release()
+	for _, g := range read.Functions {
+		for id := range g.Nodes {
+			if n := &g.Nodes[id]; n.Op == "nn.group_norm" && slices.Contains(n.Type.Shape, relay.AnyDim) {
+				where := ""
+				if n.Span != (relay.Span{}) {
+					where = " at " + n.Span.String()
+				}
+				return nil, fmt.Errorf("nn.group_norm of %s%s: TVM cannot write it out where sizes are open; write it with "+
+					"reshape, mean, subtract and multiply, or fix its sizes", n.Type, where)
+			}
+		}
+	}
+	return mod.Retain()
 }
 
 // FoldConstants does what FoldConstant would do with a compiler run for each operator; what it leaves is TVM's.

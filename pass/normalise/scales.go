@@ -24,7 +24,7 @@ func holdScales(mod *bridge.Object) (*bridge.Object, error) {
 		if err != nil {
 			return err
 		}
-		for _, id := range union(scaledByItself(g), writtenFunctions(g)) {
+		for _, id := range union(scaledByItself(g), slices.Concat(writtenFunctions(g), openProducts(g))) {
 			r.Wrap(id, func(expr *bridge.Object) (*bridge.Object, error) {
 				return relay.NewCall(barrier, []*bridge.Object{expr}, nil)
 			})
@@ -64,6 +64,25 @@ func writtenFunctions(g *relay.Graph) []relay.NodeID {
 	for id := range g.Nodes {
 		if slices.ContainsFunc(written, func(p relay.Pattern) bool { return len(g.Match(p, relay.NodeID(id))) > 0 }) {
 			found = append(found, relay.NodeID(id))
+		}
+	}
+	return found
+}
+
+// openProducts are the products that a dense layer sums along a dimension which is open: TVM's ForwardFoldScaleAxis ends
+// the process where it finds one.
+func openProducts(g *relay.Graph) []relay.NodeID {
+	var found []relay.NodeID
+	for id := range g.Nodes {
+		n := &g.Nodes[id]
+		if n.Kind != relay.KindCall || n.Op != "nn.dense" {
+			continue
+		}
+		for _, in := range n.Inputs {
+			of := &g.Nodes[in]
+			if of.Kind == relay.KindCall && of.Op == "multiply" && of.Type.Shape[len(of.Type.Shape)-1] == relay.AnyDim {
+				found = append(found, in)
+			}
 		}
 	}
 	return found

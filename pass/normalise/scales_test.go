@@ -88,3 +88,21 @@ func TestBuildsLeaveScalesWhereTheyAre(t *testing.T) {
 	assert.Equal(t, []string{"SimplifyExpr", "FoldScaleAxis"}, BuildWithout(given))
 	assert.Equal(t, []string{"SimplifyExpr"}, given)
 }
+
+// TVM's ForwardFoldScaleAxis would end the process.
+func TestProductsThatAreSummedAlongOpenDimensionsStay(t *testing.T) {
+	g := normalisedMain(t, `def @main(%x: Tensor[(3, ?), float32], %w: Tensor[(5, ?), float32]) {
+  %0 = multiply(%x, 0.25f);
+  nn.dense(%0, %w, units=5)
+}`)
+	assert.Equal(t, "multiply", g.Nodes[callOf(t, g, "nn.dense").Inputs[0]].Op)
+}
+
+func TestGroupsOfOpenSizesAreRefused(t *testing.T) {
+	text := `def @main(%x: Tensor[(?, 4, 2, 2), float32], %s: Tensor[(4), float32], %b: Tensor[(4), float32]) {
+  nn.group_norm(%x, %s, %b, num_groups=2)
+}`
+	_, err := Normalise(tvmtest.Parse(t, text), Options{})
+	require.ErrorContains(t, err, "nn.group_norm of Tensor[(?, 4, 2, 2), float32] at test.relay:3:3: TVM cannot write it out")
+	normalisedMain(t, strings.Replace(text, "?", "1", 1))
+}

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalisations, with the outputs and the modes that TVM's importer leaves out."""
 
+import math
+
 import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, from_front, given, outputs, rank_of, shape_of, sizes_of
+from .table import const, converter, dtype_of, from_front, given, outputs, rank_of, shape_of, shaped_as, sizes_of
 
 
 def _in_float32(value):
@@ -63,10 +65,21 @@ def _root_mean_square(inputs, attrs, params):
 @converter("GroupNormalization", since=18)
 def _group(inputs, attrs, params):
     data, scale, bias = inputs
-    channels, groups = sizes_of(data)[1], attrs["num_groups"]
+    sizes, groups, epsilon = sizes_of(data), attrs["num_groups"], attrs.get("epsilon", 1e-5)
+    channels = sizes[1]
+    if channels is None:
+        raise ValueError("how many channels it has is known only when the network runs")
     if shape_of(scale)[0] != channels:  # one for each group, before opset 21
         scale, bias = (_op.repeat(one, channels // groups, axis=0) for one in (scale, bias))
-    return _op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=attrs.get("epsilon", 1e-5))
+    if None not in sizes:
+        return _op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=epsilon)
+    # TVM writes its operator out, and ends the process where a size is open.
+    each = -1 if None in sizes[2:] else channels // groups * math.prod(sizes[2:])
+    parts = _op.reshape(data, [0, groups, each])
+    apart = parts - _op.mean(parts, -1, keepdims=True)
+    spread = _op.mean(apart * apart, -1, keepdims=True)
+    normal = shaped_as(apart / _op.sqrt(spread + const(epsilon, dtype_of(data))), data)
+    return normal * _apart(scale, len(sizes)) + _apart(bias, len(sizes))
 
 
 @converter("LpNormalization")
