@@ -2,11 +2,13 @@
 """Operators on each element by itself."""
 
 import numpy as np
+import tvm
 from onnx import helper
 from tvm import relay
 from tvm.relay import op as _op
+from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, given, outputs, rank_of, sizes_of, static
+from .table import const, converter, dtype_of, given, outputs, rank_of, sizes_of, static, type_of
 
 
 @converter("Gelu", since=20)
@@ -84,3 +86,39 @@ def _one_for_each_channel(shape, slope):
     """Whether the slope goes along axis 1, as ONNX broadcasts (from the last axis)."""
     aligned = (1,) * (len(shape) - len(slope)) + tuple(slope)
     return len(slope) <= len(shape) and all(size == 1 for axis, size in enumerate(aligned) if axis != 1)
+
+
+# Further than any axis is long.
+_END = np.iinfo("int32").max
+
+
+def _of_two(name, since):
+    """TVM's, which refuses two sizes that are open and written otherwise, as nn.upsampling's are: x2 of one image and
+    x4 of another (HRNet).
+    """
+    theirs = getattr(importer, name).get_converter(since)
+
+    @converter(name, since=since)
+    def convert(inputs, attrs, params):
+        written = [_written_sizes(value) for value in inputs]
+        if sum(map(bool, written)) > 1:
+            inputs = [_with_marks(value, axes) for value, axes in zip(inputs, written, strict=True)]
+        return theirs(inputs, attrs, params)
+
+
+def _written_sizes(value):
+    """The axes whose sizes TVM writes as expressions of question marks."""
+    shape = type_of(value).shape
+    return [i for i, size in enumerate(shape) if not isinstance(size, (int, tvm.tir.IntImm, tvm.tir.Any))]
+
+
+def _with_marks(value, axes):
+    """The same with question marks for the sizes of these axes."""
+    if not axes:
+        return value
+    every = [1] * len(axes)
+    return _op.strided_slice(value, [0] * len(axes), [_END] * len(axes), strides=every, axes=axes)
+
+
+for each in ("Add", "Sub", "Mul", "Div"):
+    _of_two(each, 7)
