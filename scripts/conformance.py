@@ -170,12 +170,19 @@ def read_anew(path, weights):
     if weights:
         fixed = {name: first[name] for name in list(first)[1:]}
         return frontends.load(path, input_shapes=dict([next(iter(shapes.items()))]) | counts, input_values=fixed)
+    return with_few_constants(path, first, shapes)
+
+
+def with_few_constants(path, values, shapes, dynamic=()):
+    """A model as collage reads it, with as few inputs as can be constant, none of those that are ``dynamic``."""
+    from collage import frontends
+
     # Axes, sizes, repetitions: what says of which shape something is must be known when the model is read.
     for kinds in ("", "iub", "iubf"):
-        fixed = {name: value for name, value in first.items() if of_shapes(value, kinds)}
+        fixed = {name: value for name, value in values.items() if name not in dynamic and of_shapes(value, kinds)}
         left = {name: shape for name, shape in shapes.items() if name not in fixed}
         try:
-            return frontends.load(path, input_shapes=left, input_values=fixed)
+            return frontends.load(path, input_shapes=left, input_values=fixed, dynamic=dynamic or None)
         except Exception:
             if kinds == "iubf":
                 raise
@@ -258,20 +265,18 @@ def opened(path, whole):
     import onnx
 
     proto = onnx.load(path)
-    declared = [one for one in real_inputs(proto) if one.type.HasField("tensor_type")]
-    first = [one.type.tensor_type.shape.dim for one in real_inputs(proto)[:1] if one in declared]
-    if not first or not first[0]:
+    sizes = {one.name: one.type.tensor_type.shape.dim for one in real_inputs(proto)}  # none of a sequence
+    first = next(iter(sizes), None)
+    if first is None or not sizes[first]:
         raise UntouchedError
-    dynamic = {}
-    for one in declared:
-        sizes = one.type.tensor_type.shape.dim
-        if one is declared[0] and whole:
-            dynamic[one.name] = list(range(len(sizes)))
-        elif not whole and sizes and sizes[0].dim_value == first[0][0].dim_value:
-            dynamic[one.name] = [0]
-    for one in declared:
-        for axis in dynamic.get(one.name, ()):
-            one.type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    if whole:
+        dynamic = {first: list(range(len(sizes[first])))}
+    else:
+        length = sizes[first][0].dim_value
+        dynamic = {name: [0] for name, each in sizes.items() if each and each[0].dim_value == length}
+    for name, axes in dynamic.items():
+        for axis in axes:
+            sizes[name][axis].dim_param = f"d{axis}"
     del proto.graph.value_info[:]
     for one in proto.graph.output:
         if one.type.HasField("tensor_type"):
@@ -285,24 +290,17 @@ def with_open(whole):
     def run(path, sets):
         import numpy as np
         import onnx
-        from collage import export, frontends, transform
+        from collage import export, transform
 
         if attempt(path, False)[1] is not None:
             raise UntouchedError  # told of plain reading
         proto, dynamic = opened(path, whole)
-        given = as_tensors(real_inputs(proto), sets[0][0])[0]
+        values, counts = as_tensors(real_inputs(proto), sets[0][0])
+        shapes = {name: np.shape(value) for name, value in values.items()} | counts
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "model.onnx")
             onnx.save(proto, file)
-            for kinds in ("", "iub", "iubf"):
-                fixed = {name: one for name, one in given.items() if name not in dynamic and of_shapes(one, kinds)}
-                shapes = {name: np.shape(one) for name, one in given.items() if name not in fixed}
-                try:
-                    model = frontends.load(file, input_shapes=shapes, input_values=fixed, dynamic=dynamic)
-                    break
-                except Exception:
-                    if kinds == "iubf":
-                        raise
+            model = with_few_constants(file, values, shapes, dynamic)
         module = transform.Normalise()(model.module)
         yield "", outputs(export.runnable(module, "llvm -opt-level=0", 2), model, path, sets)
 

@@ -246,8 +246,9 @@ def test_open_sizes(network, tmp_path):
     path, (dynamic, inputs) = network(tmp_path / "network.onnx"), NETWORKS[network]
     read = frontends.load(path, dynamic=dynamic)
     model = export.runnable(transform.Normalise()(read.module))
+    steps = 1 if network is in_bytes else 0  # what stands between two may be rounded the other way
     for given in inputs:
-        hold(ran(model, given), answers(path, given))
+        hold(ran(model, given), answers(path, given), steps)
 
 
 def test_a_batch_that_is_open_is_no_axis_that_is_resized(tmp_path):

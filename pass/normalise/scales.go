@@ -69,19 +69,26 @@ func writtenFunctions(g *relay.Graph) []relay.NodeID {
 	return found
 }
 
-// openProducts are the products that a dense layer sums along a dimension which is open: TVM's ForwardFoldScaleAxis ends
-// the process where it finds one.
+// scalesPass are what TVM's ForwardFoldScaleAxis looks through for products in front of a dense layer.
+var scalesPass = []string{"nn.relu", "nn.leaky_relu", "add", "subtract", "multiply"}
+
+// openProducts are the products in front of a dense layer whose last dimension, which it sums along, is open: TVM's
+// ForwardFoldScaleAxis ends the process where it finds one.
 func openProducts(g *relay.Graph) []relay.NodeID {
 	var found []relay.NodeID
-	for id := range g.Nodes {
-		n := &g.Nodes[id]
-		if n.Kind != relay.KindCall || n.Op != "nn.dense" {
+	before := make([]bool, len(g.Nodes))          // a dense layer, with nothing but scalesPass between
+	for id, n := range slices.Backward(g.Nodes) { // nodes stand behind what they read
+		if n.Kind != relay.KindCall {
 			continue
 		}
-		for _, in := range n.Inputs {
-			of := &g.Nodes[in]
-			if of.Kind == relay.KindCall && of.Op == "multiply" && of.Type.Shape[len(of.Type.Shape)-1] == relay.AnyDim {
-				found = append(found, in)
+		passes := before[id] && slices.Contains(scalesPass, n.Op)
+		rank := len(n.Type.Shape)
+		if passes && n.Op == "multiply" && rank > 0 && n.Type.Shape[rank-1] == relay.AnyDim {
+			found = append(found, relay.NodeID(id))
+		}
+		if passes || n.Op == "nn.dense" {
+			for _, in := range n.Inputs {
+				before[in] = true
 			}
 		}
 	}

@@ -110,7 +110,7 @@ def _with_its_padding(data, attrs, value):
     steps, kernel = attrs.get("strides", [1] * (rank - 2)), attrs["kernel_shape"]
     dilations = attrs.get("dilations", [1] * (rank - 2))
     pairs = [const([[0, 0]] * 2, "int64")]
-    lower = attrs["auto_pad"] in ("SAME_LOWER", b"SAME_LOWER")
+    lower = text(attrs, "auto_pad", "") == "SAME_LOWER"
     for i, (step, size, apart) in enumerate(zip(steps, kernel, dilations, strict=True)):
         length = sizes_at(data, 2 + i, 3 + i, "int64")
         length = length if isinstance(length, relay.Expr) else const(list(length), "int64")

@@ -111,7 +111,7 @@ def _whole_convolution(inputs, attrs, params):
     if w_zero is not None:
         each = () if _one(w_zero) else (-1, *[1] * (rank_of(weight) - 1))
         weight = weight - _op.reshape(_op.cast(w_zero, "int32"), each)
-    return convolution([data, weight], dict(attrs), params)
+    return convolution([data, weight], attrs, params)
 
 
 @converter("QLinearConv", since=10)
@@ -120,7 +120,7 @@ def _quantised_convolution(inputs, attrs, params):
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs[:8]
     if None not in sizes_of(a):
         return importer.QLinearConv.get_converter(10)(inputs, attrs, params)
-    total = convolution([_meant(a, a_scale, a_zero, 1), _meant(b, b_scale, b_zero, 0)], dict(attrs), params)
+    total = convolution([_meant(a, a_scale, a_zero, 1), _meant(b, b_scale, b_zero, 0)], attrs, params)
     bias = given(inputs, 8)
     if bias is not None:
         total = _op.nn.bias_add(total, _op.cast(bias, "float32") * cast(a_scale, "float32") * cast(b_scale, "float32"))

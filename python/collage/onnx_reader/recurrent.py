@@ -79,6 +79,8 @@ def _layer(name, inputs, attrs, direction, lengths):
     functions = getattr(importer, name)._get_activations(attrs, _ACTIVATIONS[name], directions, name)
     kind, gates, flat = dtype_of(x), _GATES[name], _op.reshape(x, (-1, size))
     nothing = const(np.zeros((several, hidden)), kind)
+    ends = None if lengths is None else _op.reshape(lengths, (batch, 1))
+    there = [None if ends is None else _goes_on(ends, t) for t in range(steps or 0)]
     found = []
     for k, backwards in enumerate(ways):
 
@@ -102,27 +104,32 @@ def _layer(name, inputs, attrs, direction, lengths):
         )  # fmt: skip
         initial = of(5, (batch, hidden)), of(6, (batch, hidden))
         state = [nothing if one is None else one for one in initial][: 2 if name == "LSTM" else 1]
-        ends = None if lengths is None else _op.reshape(lengths, (batch, 1))
-        run = _in_a_loop if steps is None else _one_by_one
-        seen, state = run(cell, ahead, state, backwards, ends, nothing)
+        if steps is None:
+            seen, state = _in_a_loop(cell, ahead, state, backwards, ends, nothing)
+        else:
+            seen, state = _one_by_one(cell, ahead, state, backwards, there, nothing)
         if ends is not None:  # Of a sequence without steps ONNX Runtime gives nothing, not the state before.
-            state = [_op.where(_goes_on(ends, 0), one, nothing) for one in state]
+            begun = there[0] if there else _goes_on(ends, 0)
+            state = [_op.where(begun, one, nothing) for one in state]
         found.append((seen, *state))
     return [_op.stack(one, 1 if i == 0 else 0) for i, one in enumerate(zip(*found, strict=True))]
 
 
-def _one_by_one(cell, ahead, state, backwards, ends, nothing):
-    """What a direction gives at each step, [steps, batch, hidden], and its last states, written out."""
+def _one_by_one(cell, ahead, state, backwards, there, nothing):
+    """What a direction gives at each step, [steps, batch, hidden], and its last states, written out; ``there`` says for
+    each step which sequences have it.
+    """
     steps, batch, width = sizes_of(ahead)
     batch = -1 if batch is None else batch
     each, seen = _op.split(ahead, steps), [None] * steps
     for t in reversed(range(steps)) if backwards else range(steps):
-        seen[t], state = _step(cell, _op.reshape(each[t], (batch, width)), state, ends, t, nothing)
+        seen[t], state = _step(cell, _op.reshape(each[t], (batch, width)), state, there[t], nothing)
     return _op.stack(seen, 0), state
 
 
 def _in_a_loop(cell, ahead, state, backwards, ends, nothing):
     """_one_by_one where how many steps there are is known only when the network runs: TVM's virtual machine loops.
+    ``ends`` is how long the sequences are, [batch, 1].
 
     What is computed before the loop is handed from round to round: in its body TVM would compute it in each.
     """
@@ -134,7 +141,8 @@ def _in_a_loop(cell, ahead, state, backwards, ends, nothing):
     seen = control_flow.variable("seen", (None, *sizes_of(held[0])), dtype_of(ahead))
     until = [] if ends is None else [control_flow.variable("ends", sizes_of(ends), dtype_of(ends))]
     t = steps - const(1, "int64") - number if backwards else number
-    now, after = _step(cell, _op.take(whole, t, axis=0), held, until[0] if until else None, t, nothing)
+    there = _goes_on(until[0], t) if until else None
+    now, after = _step(cell, _op.take(whole, t, axis=0), held, there, nothing)
     now = _op.expand_dims(now, axis=0)
     grown = _op.concatenate([now, seen] if backwards else [seen, now], axis=0)
     loop, variables = relay.Var("loop"), [whole, steps, *until, number, seen, *held]
@@ -154,13 +162,14 @@ def _in_a_loop(cell, ahead, state, backwards, ends, nothing):
     return relay.TupleGetItem(ended, 0), [relay.TupleGetItem(ended, 1 + i) for i in range(len(state))]
 
 
-def _step(cell, ahead, state, ends, t, nothing):
-    """What a layer gives at step ``t``, [batch, hidden], and its states behind it."""
+def _step(cell, ahead, state, there, nothing):
+    """What a layer gives at a step, [batch, hidden], and its states behind it; ``there`` says which sequences have the
+    step, None that all do.
+    """
     after = cell.step(ahead, *state)
-    if ends is None:
+    if there is None:
         return after[0], after
     # Where a sequence has ended its state stays, and what the layer gives is nothing.
-    there = _goes_on(ends, t)
     kept = [_op.where(there, new, old) for new, old in zip(after, state, strict=True)]
     return _op.where(there, after[0], nothing), kept
 
