@@ -219,6 +219,44 @@ def recurrent(path):
     return write(path, nodes, values(x=[5, "N", 4], h=[2, "N", 6]), made, inside)
 
 
+def slices(path):
+    """Halves of known channels as PyTorch writes them, and bounds of all kinds along open sides, in front of groups."""
+    cuts = {  # axes, starts, ends, steps; "half" and "less" are computed of the height
+        "inner": ([2, 3], [1, 1], [-1, 99], [1, 1]), "last": ([-1, 2], [-2, 0], [2**63 - 1, -1], [1, 2]),
+        "upper": ([2], [0], "half", [1]), "lower": ([2, 1], "half and 2", [99, 6], None),
+        "most": ([1, 2, 3], [0, 0, -3], "4, less and 99", [2, 1, 1]),
+    }  # fmt: skip
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "one"], ["channels"]), node("Div", ["channels", "two"], ["middle"]),
+        node("Slice", ["x", "zero", "middle", "one"], ["front"]),
+        node("Slice", ["x", "middle", "channels", "one"], ["back"]),
+        node("Shape", ["x"], ["side"], start=-2, end=3), node("Div", ["side", "two"], ["half"]),
+        node("Slice", ["shape", "two", "three"], ["height"]), node("Sub", ["height", "one"], ["less"]),
+        node("Concat", ["half", "two"], ["half and 2"], axis=0),
+        node("Concat", ["four", "less", "far"], ["4, less and 99"], axis=0),
+    ]  # fmt: skip
+    inside = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "far": 99}
+    inside = {name: np.array([number]) for name, number in inside.items()}
+    for name, (axes, starts, ends, steps) in cuts.items():
+        given = []
+        for part, bound in (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps)):
+            if isinstance(bound, list):
+                inside[f"{name}_{part}"] = np.array(bound)
+                bound = f"{name}_{part}"
+            given += [bound] if bound else []
+        nodes.append(node("Slice", ["x", *given], [name]))
+    made = {}
+    for name, channels in {"front": 3, "back": 3, "inner": 6, "last": 6, "upper": 6, "lower": 4, "most": 2}.items():
+        groups = channels // 2 if channels > 3 else channels
+        inside[f"{name}_weights"] = (channels, channels // groups, 1, 1)
+        nodes.append(
+            node("Conv", [name, f"{name}_weights"], [f"{name}_out"], kernel_shape=[1, 1], group=groups)
+        )  # fmt: skip
+        made[f"{name}_out"] = ["N", channels, f"h_{name}", f"w_{name}"]
+    return write(path, nodes, values(x=["N", 6, "H", "W"]), values(**made), weights(**inside), opset=15)
+
+
 SIDES = ((1, (6, 8)), (2, (9, 4)), (1, (3, 2)))
 NETWORKS = {
     resizes: (
@@ -227,6 +265,7 @@ NETWORKS = {
     ),
     unet: ({"x": [0, 2, 3]}, [{"x": normal(n, n, 8, *sides)} for n, sides in SIDES]),
     pools: ({"x": [0, 2, 3]}, [{"x": normal(n, 1, 3, 5 + n, 6 + n)} for n in range(4)]),
+    slices: ({"x": [0, 2, 3]}, [{"x": normal(n, n, 6, *sides)} for n, sides in SIDES]),
     in_bytes: ({"x": [0, 2, 3]}, [{"x": normal(n, n, 3, *sides)} for n, sides in SIDES]),
     grouped: ({"x": [0, 2, 3]}, [{"x": normal(n, n, 3, *sides)} for n, sides in SIDES]),
     shapes: ({"x": [0, 1]}, [{"x": normal(n, *sides)} for n, sides in ((1, (4, 6)), (2, (8, 7)))]),

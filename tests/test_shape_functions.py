@@ -46,6 +46,10 @@ OTHERS = {
     "slices": lambda x: relay.strided_slice(x, [-1], [2**62], axes=[1]) + relay.const(1.0),
     "slice_by_two": lambda x: relay.exp(relay.strided_slice(x, [0], [2**62], [2], axes=[1])),
     "slice_of_a_size": lambda x: relay.strided_slice(x, [0, 0], [-1, 1], slice_mode="size") + relay.const(1.0),
+    "slice_from_in_front": lambda x: relay.strided_slice(x, [-3], [2**62], axes=[1]),
+    "slice_of_nothing_at_first": lambda x: relay.sum(relay.strided_slice(x, [0], [-3], axes=[1]), [1]),
+    "slice_from_behind": lambda x: relay.sum(relay.strided_slice(x, [3], [5], axes=[1]), [1]),
+    "slice_backwards": lambda x: relay.strided_slice(x, [-2], [-(2**62)], [-2], axes=[1]),
     "any": lambda x: relay.any(relay.greater(x, relay.const(1.0)), axis=1),
     "log_softmax": lambda x: nn.log_softmax(x, axis=-1),
     "reverse": lambda x: relay.reverse(x, 1),
@@ -95,6 +99,25 @@ def test_operators(operator):
 @pytest.mark.parametrize("operator", IMAGES)
 def test_operators_on_images(operator):
     alike(IMAGES[operator], (1, 8, ANY, 4), [(1, 8, 2, 4), (1, 8, 6, 4)])
+
+
+def test_slices_by_computed_bounds():
+    """Bounds in front of the data and behind it are pulled in, as numpy does."""
+    x, begin, end, by = (
+        relay.var("x", shape=(2, ANY, 4)),
+        *(relay.var(name, shape=(3,), dtype="int64") for name in "bes"),
+    )
+    cut = relay.op.dyn._make.strided_slice(x, begin, end, by, "end")  # relay's own is for bounds in it
+    model = export.runnable(typed(relay.Function([x, begin, end, by], cut)))
+    for size in (2, 7):
+        data = np.arange(2.0 * size * 4, dtype="float32").reshape(2, size, 4)
+        for first, last, step in (
+            (-2, 99, 1), (1, 99, 1), (-3, -1, 1), (-3, 99, 2), (5, 99, 1), (3, 2, 1), (0, -3, 1), (99, -99, -1),
+            (-1, 0, -3), (-3, -99, -1),
+        ):  # fmt: skip
+            bounds = {"b": [0, first, 0], "e": [2, last, 4], "s": [1, step, 1]}
+            given = {"x": data, **{name: np.array(bound) for name, bound in bounds.items()}}
+            hold(ran(model, given), [data[:, slice(first, last, step)]])
 
 
 def test_what_engines_take_open_has_one(command):

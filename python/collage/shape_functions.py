@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shape functions of operators that TVM has none of, or wrong ones: how large a result is, computed when it is made.
-And the kernel of slices along open dimensions.
 
 TVM's virtual machine builds no operator with an open dimension that lacks one, and TVM 0.19 has none for erf, so for no
 GELU. In: nothing. Out: TVM's registry with them.
@@ -9,13 +8,14 @@ GELU. In: nothing. Out: TVM's registry with them.
 import functools
 
 import tvm
-from tvm import target, te, topi
+from tvm import topi
 from tvm.relay.op import op as registry
 from tvm.relay.op._reduce import reduce_shape_func
 from tvm.relay.op._tensor import broadcast_shape_func
 from tvm.relay.op.nn._nn import conv_shape_func
-from tvm.relay.op.strategy import generic
 from tvm.te.hybrid import script
+
+from . import open_slices
 
 # As large as the first argument.
 _AS_THE_FIRST = [
@@ -198,64 +198,10 @@ def _of_convolution(attrs, inputs, ranks):
     return conv_shape_func(attrs, inputs, ranks)
 
 
-def _sliced(attrs, inputs, kind):
-    """A slice with fixed bounds. TVM's own has a variable for the size of what it cuts along an open dimension, which
-    is nobody's where a reshape is computed with it: no such kernel can be built. The size follows from the data's.
-    Where it has a bound, too, TVM's kernels cannot be vectorised; that stays as it is.
-    """
-    (data,) = inputs
-    begin, end, strides = ([int(n) for n in given or ()] for given in (attrs.begin, attrs.end, attrs.strides))
-    given = range(len(begin)) if attrs.axes is None else [int(axis) for axis in attrs.axes]
-    axes = [axis % len(data.shape) for axis in given]
-    if attrs.slice_mode == "size":
-        strides = [1]
-        end = [_FAR if size < 0 else low + size for low, size in zip(begin, end, strict=True)]
-    strides = (strides or [1]) * len(begin) if len(strides) < 2 else strides
-    extents = [int(size) if isinstance(size, tvm.tir.IntImm) else size for size in data.shape]
-    open_ones = [at for at, axis in enumerate(axes) if not isinstance(extents[axis], int)]
-    bounded = any(0 <= end[at] < _FAR or begin[at] < 0 for at in open_ones)
-    if not open_ones or bounded or any(stride < 1 for stride in strides):
-        return registry.get("strided_slice").get_attr("FTVMCompute")(attrs, inputs, kind)
-    shape, first, step = list(extents), [0] * len(extents), [1] * len(extents)
-    for axis, low, high, stride in zip(axes, begin, end, strides, strict=True):
-        low, high = _bound(low, extents[axis]), _bound(high, extents[axis])
-        shape[axis] = _greater((high - low + (stride - 1)) // stride, 0)
-        first[axis], step[axis] = low, stride
-
-    def at(*index):
-        return data(*(start + i * by for start, i, by in zip(first, index, step, strict=True)))
-
-    return [te.compute(shape, at, name="strided_slice", tag=topi.tag.INJECTIVE)]
-
-
-# A bound from here on is the end of a dimension.
-_FAR = 2**31 - 1
-
-
-def _bound(place, extent):
-    """A bound within an extent; from its end where it is negative."""
-    if place < 0:
-        return _greater(extent + place, 0)
-    if place >= _FAR:
-        return extent
-    return min(place, extent) if isinstance(extent, int) else tvm.tir.min(place, extent)
-
-
-def _greater(size, least):
-    return max(size, least) if isinstance(size, int) else tvm.tir.max(size, least)
-
-
-def _slice_strategy(_attrs, _inputs, _type, _target):
-    strategy = registry.OpStrategy()
-    strategy.add_implementation(_sliced, generic.schedule_injective, name="strided_slice.collage")
-    return strategy
-
-
 @functools.cache
 def register():
     """Register those that TVM lacks, and others in the place of those that it cannot schedule, or that are wrong."""
-    strategy = target.override_native_generic_func("collage_strided_slice_strategy")(_slice_strategy)
-    registry.register_strategy("strided_slice", strategy, _ABOVE)
+    open_slices.register(_ABOVE)
     wanted = {
         **dict.fromkeys(_AS_THE_FIRST, _as_the_first),
         **dict.fromkeys(_BROADCAST, broadcast_shape_func),

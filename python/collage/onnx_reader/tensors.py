@@ -8,6 +8,7 @@ from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
+from .slices import known_items
 from .table import (
     const,
     converter,
@@ -35,6 +36,9 @@ def _reshaped(opset):
     def convert(inputs, attrs, params):
         wanted = importer.fold_constant(inputs[1])
         sizes = sizes_of(inputs[0])
+        if not isinstance(wanted, relay.Constant) and not attrs.get("allowzero", 0):
+            few = _with_one_open(inputs[0], known_items(wanted))
+            wanted = inputs[1] = wanted if few is None else const(few, "int64")
         if None in sizes and isinstance(wanted, relay.Constant) and not attrs.get("allowzero", 0):
             wanted = [int(one) for one in wanted.data.numpy()]
             copied = [axis for axis, one in enumerate(wanted) if one == 0]
@@ -45,6 +49,20 @@ def _reshaped(opset):
                     wanted[wanted.index(-1)] = math.prod(left) // others
                     inputs[1] = const(wanted, "int64")
         return theirs(inputs, attrs, params)
+
+
+def _with_one_open(data, items):
+    """The sizes that a reshape of ``data`` wants as numbers: 0 for one that stays where it is, -1 for at most one other
+    that is open. None where more are. Of a computed vector no size is known to TVM, of numbers all others are.
+    """
+    wanted = []
+    for place, item in enumerate(items or [None]):
+        if isinstance(item, tuple):
+            tensor, axis = item
+            wanted.append(0 if axis == place and data.same_as(tensor) else -1)
+        else:
+            wanted.append(item)
+    return None if None in wanted or wanted.count(-1) > 1 else wanted
 
 
 _reshaped(5)
