@@ -14,7 +14,6 @@ import (
 
 // attention lowers the operators of one attention (native.Attention) as one operation.
 func (l *lowering) attention(name string, ops []region.Op) error {
-	l.groups = append(l.groups, name)
 	l.nodes = map[relay.NodeID]region.ValueID{}
 	l.bind(ops)
 	var nodes []relay.NodeID

@@ -110,6 +110,11 @@ func proposed(t *testing.T, g *relay.Graph, count int) *region.Program {
 			return cmp.Compare(min(a.CompositeIndex-i, 0), min(b.CompositeIndex-i, 0))
 		})
 	}
+	for i := range p.Ops {
+		for _, v := range p.Ops[i].Results {
+			p.Values[v].Producer = i
+		}
+	}
 	return p
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -30,8 +31,10 @@ type lowering struct {
 	// rows these are.
 	packed   map[region.ValueID]packed
 	tokensOf region.ValueID
-	// groups are the names of the composite functions and single operators, in order; the last one is being lowered.
-	groups []string
+	// groups are the names of the composite functions and single operators, in order; current is the one that is being
+	// lowered.
+	groups  []string
+	current int
 }
 
 // lower gives the region's operations in order. The error says which operator the runtime would not understand.
@@ -40,16 +43,27 @@ func lower(p *region.Program) (*lowering, error) {
 	for _, v := range p.Values {
 		l.types = append(l.types, v.Type)
 	}
-	_, of := p.Groups()
-	for first := 0; first < len(p.Ops); {
-		last := first
-		for last+1 < len(p.Ops) && of[last+1] == of[first] {
-			last++
+	var of []int
+	l.groups, of = p.Groups()
+	for _, item := range recurrent.Schedule(p) {
+		if item.Layer != nil {
+			ops := item.Layer.Ops
+			l.current = of[ops[len(ops)-1]]
+			l.recurrentLayer(item.Layer)
+			continue
 		}
+		// A group is lowered when its last operator can be.
+		first, last := item.Op, item.Op
+		if last+1 < len(p.Ops) && of[last+1] == of[last] {
+			continue
+		}
+		for first > 0 && of[first-1] == of[last] {
+			first--
+		}
+		l.current = of[last]
 		if err := l.group(p.Ops[first : last+1]); err != nil {
 			return nil, &region.OpError{Op: last, Err: err}
 		}
-		first = last + 1
 	}
 	return l, nil
 }
@@ -70,7 +84,6 @@ func (l *lowering) group(ops []region.Op) error {
 	if rule == nil {
 		return fmt.Errorf("the oneDNN runtime knows no %s", name)
 	}
-	l.groups = append(l.groups, name)
 	return l.match(rule, name, root, ops)
 }
 
@@ -129,7 +142,7 @@ func coversAll(m *relay.Match, ops []region.Op) bool {
 
 // add appends an operation.
 func (l *lowering) add(o *operation) {
-	o.of = []int{len(l.groups) - 1}
+	o.of = []int{l.current}
 	l.ops = append(l.ops, o)
 }
 

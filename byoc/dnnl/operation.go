@@ -32,8 +32,11 @@ type operation struct {
 	// views are how attention sees query, key, value, result and masks (native.Placement).
 	views []strides
 	// attention is what an attention is made of, and arguments are the values of its sides, as views has them.
-	attention              *native.AttentionLayer
-	arguments              []region.ValueID
+	attention *native.AttentionLayer
+	arguments []region.ValueID
+	// parts, times and backward are a recurrent layer's.
+	parts, times           []int64
+	backward               bool
 	transposeA, transposeB bool
 	// bf16 says that data and weights of a convolution or product are rounded to bfloat16.
 	bf16 bool

@@ -182,7 +182,7 @@ func (w *writer) operation(o *operation) {
 		name string
 		list []int64
 	}{{"perm", o.perm}, {"axes", o.axes}, {"window", o.window}, {"scale", o.scale}, {"strides", o.strides},
-		{"dilation", o.dilation}, {"padding", o.padding}} {
+		{"dilation", o.dilation}, {"padding", o.padding}, {"parts", o.parts}, {"times", o.times}} {
 		if f.list != nil {
 			fmt.Fprintf(&w.b, ", %q: ", f.name)
 			w.numbers(f.list)
@@ -208,7 +208,7 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"bf16", o.bf16}, {"unbiased", o.unbiased},
+	}{{"backward", o.backward}, {"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"bf16", o.bf16}, {"unbiased", o.unbiased},
 		{"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)

@@ -4,7 +4,7 @@
 // that may be faster. Each is a candidate of its own, measured beside oneDNN's and everybody else's.
 //
 // What comes in: graphs in which its patterns are looked for. What goes out: patterns with the kernel that each stands
-// for, and attention, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl, which knows the rules
+// for, and attention and recurrent layers, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl, which knows the rules
 // of both backends) and one engine write and run the candidates of both, so that neighbours share layouts, workspace
 // and threads. docs/native.md says how a kernel is added.
 package native
@@ -16,6 +16,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -58,14 +59,22 @@ func (b backend) Install() error {
 	return nil
 }
 
-// Propose gives the attentions of a graph; what was learnt does not matter.
-func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return attentions(g) }
+// RecurrentKernel is the kernel of LSTM, GRU and RNN (byoc/runtime/native/recurrent.h). Each is proposed under its own
+// name (recurrent.Kernels).
+const RecurrentKernel = "recurrent"
+
+// Propose gives the attentions and the recurrent layers of a graph; what was learnt does not matter.
+func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	return append(attentions(g), recurrent.Propose(g, Name)...)
+}
 
 // ProposedKernels implements byoc.KernelProposer.
-func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
+func (backend) ProposedKernels() []string {
+	return append([]string{AttentionKernel}, recurrent.Kernels()...)
+}
 
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
-const runtimeRevision = 15
+const runtimeRevision = 16
 
 // Probe says whether the engine is here, which is dnnl's, and for which instructions the kernels are chosen: they are
 // part of the version, and so of the key of costs.

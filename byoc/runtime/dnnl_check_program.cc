@@ -24,6 +24,8 @@ constexpr size_t kMostAxes = DNNL_MAX_NDIMS;
 constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 // Far more than any machine holds, and few enough that no product of sizes leaves 64 bits.
 constexpr int64_t kMostElements = int64_t{1} << 40;
+// Units, or inputs, of a recurrent layer: its weights are still fewer than kMostElements.
+constexpr int64_t kMostUnits = int64_t{1} << 18;
 // Where the masks of attention stand among its arguments.
 constexpr size_t kFirstMask = 3;
 
@@ -234,7 +236,7 @@ class Checker {
     }
     Want(p_.values[op_->out].dtype == wanted, "its result is of another type");
     for (const int value : op_->more) Want(p_.values[value].dtype == wanted, "a result is of another type");
-    if (!op_->more.empty() && kind != "matmul" && op_->kernel != "norm") Fail("it has several results");
+    if (!op_->more.empty() && kind != "matmul" && kind != "recurrent" && op_->kernel != "norm") Fail("it has several results");
   }
 
   // What is rounded to steps has some: 256 of them, 0 being one.
@@ -267,6 +269,7 @@ class Checker {
         {"upsampled_conv", &Checker::Convolution},
         {"matmul", &Checker::MatMul},
         {"attention", &Checker::Attention},
+        {"recurrent", &Checker::Recurrent},
         {"pool", &Checker::Pool},
         {"resample", &Checker::Resample},
         {"batch_norm", &Checker::BatchNorm},
@@ -307,9 +310,11 @@ class Checker {
         {"grid", "eltwise"},         {"onednn_bytes", "conv"},
         {"onednn_bytes", "matmul"},  {"pairs", "matmul"},
         {"ragged", "gather_tokens"}, {"ragged", "clear_padding"},
+        {"recurrent", "recurrent"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",     "standardise",   "rms_norm",
-                                        "group_norm",     "channel_scale", "gather_tokens", "clear_padding"};
+                                        "group_norm",     "channel_scale", "gather_tokens", "clear_padding",
+                                        "recurrent"};
     if (op_->bf16) {
       Want((op_->kernel.empty() || InPairs()) &&
                (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
@@ -486,6 +491,54 @@ class Checker {
       if (!op_->masks[m].triangle) continue;
       Want(++triangles == 1, "it has two triangles");
       Want(std::abs(op_->masks[m].sees) <= kMostExtent, "its triangle is beyond its scores");
+    }
+  }
+
+  void Recurrent() const {
+    Want(IsOneOf(op_->algorithm,
+                 {dnnl::algorithm::vanilla_lstm, dnnl::algorithm::vanilla_gru, dnnl::algorithm::lbr_gru,
+                  dnnl::algorithm::eltwise_tanh, dnnl::algorithm::eltwise_relu}),
+         "there is no such layer");
+    const bool lstm = op_->algorithm == dnnl::algorithm::vanilla_lstm;
+    const size_t gates = lstm ? 4 : op_->algorithm == dnnl::algorithm::vanilla_gru ||
+                                            op_->algorithm == dnnl::algorithm::lbr_gru
+                                        ? 3
+                                        : 1;
+    Want(!op_->in.empty() && In(0).size() == 3, "its sequence has not three axes");
+    Want(op_->parts.size() == 2 + 4 * gates, "it does not name each of its parts");
+    const int64_t steps = In(0)[0], batch = In(0)[1], length = In(0)[2];
+    Want(!op_->views.empty() && op_->views[0].dims.size() == 2, "its weights have no view");
+    const int64_t units = op_->views[0].dims[0];
+    Want(units >= 1 && units <= kMostUnits && length <= kMostUnits, "it has too many units");
+    size_t views = 0;
+    for (size_t i = 0; i < op_->parts.size(); ++i) {
+      const int part = op_->parts[i];
+      const bool weights = i >= 2 && i < 2 + 2 * gates;
+      if (part < 0) {
+        Want(!weights, "weights are missing");
+        continue;
+      }
+      Want(part >= 1 && part < static_cast<int>(op_->in.size()), "a part is no argument");
+      if (i < 2) {
+        Want(i == 0 || lstm, "only LSTM has cells");
+        Elements(part, batch * units);
+        continue;
+      }
+      Constant(part);
+      Want(views < op_->views.size(), "it has not a view for each of its weights");
+      const View& view = op_->views[views++];
+      const Dims wanted = !weights ? Dims{units} : i < 2 + gates ? Dims{units, length} : Dims{units, units};
+      Within(view, op_->in[part], wanted.size(), "views[" + std::to_string(views - 1) + "]");
+      Want(view.dims == wanted, "its weights do not fit one another");
+    }
+    Want(views == op_->views.size(), "it has not a view for each of its weights");
+    Want(op_->times.size() == 1 + op_->more.size(), "it does not say what its results are");
+    for (size_t i = 0; i < op_->times.size(); ++i) {
+      const int64_t time = op_->times[i], states = time == Op::kAllTimes ? steps : 1;
+      Want(time >= Op::kAllTimes && time < steps && (lstm || time != Op::kCells), "there is no such result");
+      for (size_t k = 0; k < i; ++k) Want(op_->times[k] != time, "it has a result twice");
+      Want(Count(Shape(i == 0 ? op_->out : op_->more[i - 1])) == states * batch * units,
+           "a result is of another size");
     }
   }
 

@@ -111,7 +111,7 @@ bool Compiler::ByKernel(const Op& op) {
       {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
       {"bytes", &Compiler::Bytes},         {"pairs", &Compiler::Pairs},
       {"grid", &Compiler::Grid},           {"onednn_bytes", &Compiler::LibraryBytes},
-      {"ragged", &Compiler::Tokens},
+      {"ragged", &Compiler::Tokens},       {"recurrent", &Compiler::Recurrent},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);

@@ -74,6 +74,7 @@ class Compiler {
   bool DenseProduct(const Op& op);  // dnnl_dense.cc
   bool ProductOfBatches(const Op& op);
   bool Attention(const Op& op);  // dnnl_attention.cc
+  bool Recurrent(const Op& op);  // dnnl_recurrent.cc
   bool Bytes(const Op& op);      // dnnl_bytes.cc
   bool Pairs(const Op& op);      // dnnl_pairs.cc
   // Products of bytes by kernels of oneDNN's: convolutions and dense layers.

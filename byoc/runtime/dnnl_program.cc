@@ -55,6 +55,9 @@ const std::map<std::string, dnnl::algorithm>& Algorithms() {
       {"max", algorithm::reduction_max},
       {"min", algorithm::reduction_min},
       {"nearest", algorithm::resampling_nearest},
+      {"lstm", algorithm::vanilla_lstm},
+      {"gru", algorithm::vanilla_gru},
+      {"gru_after", algorithm::lbr_gru},
       {"bilinear", algorithm::resampling_linear},
   };
   return *names;
@@ -245,6 +248,9 @@ class Reader {
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");
     op.cleared = object.Truth("cleared");
+    op.parts = object.Integers<int>("parts");
+    op.times = object.Integers<int64_t>("times");
+    op.backward = object.Truth("backward");
     op.bias = object.Truth("bias");
     op.bf16 = object.Truth("bf16");
     op.unbiased = object.Truth("unbiased");

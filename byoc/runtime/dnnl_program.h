@@ -70,7 +70,8 @@ struct MaskForm {
 struct Op {
   // "conv", "deconv", "upsampled_conv", "matmul", "attention", "pool", "eltwise", "binary", "softmax",
   // "layer_norm", "batch_norm", "standardise", "rms_norm", "group_norm", "channel_scale", "concat", "reduce",
-  // "variance", "resample", "reshape", "transpose", "gather_tokens" (rows of a padded tensor become packed
+  // "variance", "resample", "reshape", "transpose", "recurrent" (one direction of a layer, whose steps have
+  // been put together), "gather_tokens" (rows of a padded tensor become packed
   // ones) and "clear_padding" (the way back: in[1] has a truth for each row, and rows where it is false
   // become 0), see Packed.
   std::string kind;
@@ -82,7 +83,8 @@ struct Op {
   std::vector<int> in;
   int out = -1;
   // matmul: results beside the first, each of the same left side and of weights (and bias) of its own, which
-  // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted.
+  // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted. recurrent:
+  // see times.
   std::vector<int> more;
   // conv, deconv, pool, resample, batch_norm, group_norm: the axes of the tensor in the order batch,
   // channels, space; empty where they stand so. transpose: the result's axis i is the argument's axis
@@ -99,6 +101,16 @@ struct Op {
   std::vector<MaskForm> masks;
   // attention: weights of a query that are no numbers become 0.
   bool cleared = false;
+  // recurrent (native/recurrent.h; the algorithm says which): in[0] is [steps, batch, length]. parts are
+  // places in `in`, -1 for zeros: the states before the first step, those of the cells (LSTM), and then for
+  // each gate the weights of the input, for each those of the state, and likewise the biases that are added
+  // with either. views has a view for each of these that is there, from the weights on: [units, length],
+  // [units, units], [units]. times says of the result, and of each of `more`, what it is: the state at one
+  // time, kAllTimes (a state for each step, [steps, batch, units]) or kCells, behind the last step.
+  static constexpr int64_t kAllTimes = -2, kCells = -1;
+  std::vector<int> parts;
+  Dims times;
+  bool backward = false;  // the first step reads the last of the sequence
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernels bytes and

@@ -17,6 +17,7 @@
 #include "native/norm.h"
 #include "native/pairs.h"
 #include "native/pixel_norm.h"
+#include "native/recurrent.h"
 #include "native/softmax.h"
 #include "native/unpacked.h"
 #include "native/window.h"
@@ -36,6 +37,7 @@ struct Level {
   ByteLoops bytes;
   PairLoops pairs;
   void (*unpacked)(const UnpackedWork&, int64_t block);
+  RecurrentLoops recurrent;
 };
 
 // The one for BestInstructionSet.

@@ -12,6 +12,7 @@
 #include "native/norm_loops.h"
 #include "native/pairs_loops.h"
 #include "native/pixel_norm_loops.h"
+#include "native/recurrent_loops.h"
 #include "native/softmax_loops.h"
 #include "native/unpacked_loops.h"
 #include "native/window_loops.h"
@@ -21,7 +22,7 @@ namespace collage::native {
 namespace {
 
 constexpr Level kLevel{kWidth,     kGemmLoops,      Softmax,    kExtremeLoops, kWinogradLoops,  WindowAny,
-                       kNormLoops, kPixelNormLoops, kByteLoops, kPairLoops,    MultiplyAsItLies};
+                       kNormLoops, kPixelNormLoops, kByteLoops, kPairLoops,    MultiplyAsItLies, kRecurrentLoops};
 
 }  // namespace
 }  // namespace collage::native
