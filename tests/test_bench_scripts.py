@@ -160,6 +160,7 @@ def test_bench_memory(network, tmp_path):
     assert f"{network} on {backend.replace('+', ', ')}: weights" in text
 
 
+@pytest.mark.long
 def test_bench_devices(tmp_path):
     fetched = subprocess.run([TREE / "scripts" / "opencl.sh", "clblast"], capture_output=True, text=True, timeout=600)
     if fetched.returncode == 3:
@@ -198,6 +199,7 @@ def test_bench_dynamic(tmp_path):
         assert told.returncode != 0 and why in told.stderr
 
 
+@pytest.mark.long
 def test_bench_ragged(tmp_path):
     if not {"native", "onnxruntime", "openvino"} <= set(placed.usable()):
         pytest.skip("native, ONNX Runtime or OpenVINO is not usable here")
@@ -514,6 +516,7 @@ def test_what_a_dead_process_of_bench_scale_says():
     assert memory.peak >= 1
 
 
+@pytest.mark.long
 def test_bench_region_call(tmp_path):
     text = script("bench_region_call", "--calls", 50, "--rounds", 2, folder=tmp_path)
     readable(text, "Median of 2 rounds of 50 calls", "machine: ")

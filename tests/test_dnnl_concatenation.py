@@ -62,7 +62,7 @@ def test_concatenations(case, batch, behind, tmp_path):
     hold(module, made, tmp_path)
 
 
-@pytest.mark.parametrize("level", ["plain", "avx2"])
+@pytest.mark.parametrize("level", [pytest.param("plain", marks=pytest.mark.long), "avx2"])
 def test_where_convolutions_give_blocks(level):
     """With AVX-512 oneDNN's convolutions here give pixels; less of a processor gives blocks of channels."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_concatenations"]

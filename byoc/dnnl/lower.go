@@ -47,9 +47,12 @@ func lower(p *region.Program) (*lowering, error) {
 	l.groups, of = p.Groups()
 	for _, item := range recurrent.Schedule(p) {
 		if item.Layer != nil {
-			ops := item.Layer.Ops
-			l.current = of[ops[len(ops)-1]]
-			l.recurrentLayer(item.Layer)
+			var groups []int
+			for _, op := range item.Layer.Ops {
+				groups = union(groups, of[op:op+1])
+			}
+			l.current = groups[len(groups)-1]
+			l.recurrentLayer(item.Layer, groups)
 			continue
 		}
 		// A group is lowered when its last operator can be.

@@ -17,7 +17,9 @@ const (
 )
 
 // recurrentLayer lowers a layer whose steps the region has one by one as an operation for each direction.
-func (l *lowering) recurrentLayer(layer *recurrent.Layer) {
+//
+// groups are those of its operators.
+func (l *lowering) recurrentLayer(layer *recurrent.Layer, groups []int) {
 	first := &layer.Chains[0]
 	steps, batch, hidden := int64(layer.Steps()), first.Batch, first.Hidden
 	x := layer.X
@@ -73,8 +75,12 @@ func (l *lowering) recurrentLayer(layer *recurrent.Layer) {
 		if len(made) == 0 {
 			continue
 		}
-		o.out, o.more = made[0], made[1:]
+		o.out = made[0]
+		if len(made) > 1 {
+			o.more = made[1:]
+		}
 		l.add(o)
+		o.of = groups
 	}
 	for _, o := range layer.Outputs {
 		switch o.What {
