@@ -11,7 +11,7 @@ KERNELS = {
     "winograd": "winograd", "narrow": "narrow", "upsampled": "upsampled",
     "product": "product", "strip": "strips", "expansion": "expansion", "attention": "attention",
     "standardise": "norm", "layer": "norm", "rms": "norm", "group": "norm", "instance": "norm", "channel": "norm",
-    "sum": "norm", "grid": "grid", "ragged": "ragged",
+    "sum": "norm", "grid": "grid", "ragged": "ragged", "lstm": "recurrent", "gru": "recurrent", "rnn": "recurrent",
 }  # fmt: skip
 
 

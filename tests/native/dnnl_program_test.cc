@@ -300,6 +300,37 @@ TEST(DnnlProgram, MasksOfAttention) {
   EXPECT_TRUE(Says(RefusalOf(Attending("[0, 1, 1]", "", "[2, 2, 2, 1, 2]")), "do not follow one another"));
 }
 
+TEST(DnnlProgram, RecurrentLayers) {
+  std::string text;
+  for (const Seed& seed : Seeds("dnnl_program")) {
+    if (seed.name == "recurrent.json") text = seed.content;
+  }
+  ASSERT_EQ(RefusalOf(text), "");
+  const Damage damages[] = {
+      {"\"kernel\": \"recurrent\", ", "", "it names no kernel, and oneDNN has none for it"},
+      {"\"lstm\"", "\"sigmoid\"", "there is no such layer"},
+      {"\"lstm\"", "\"gru\"", "it does not name each of its parts"},
+      {"[\"f32\", [3, 2, 3]]", "[\"f32\", [6, 3]]", "its sequence has not three axes"},
+      {"\"parts\": [1, 2, 3,", "\"parts\": [1, 2, -1,", "weights are missing"},
+      {"\"parts\": [1, 2, 3,", "\"parts\": [1, 2, 9,", "a part is no argument"},
+      {"\"parts\": [1, 2, 3,", "\"parts\": [1, 2, 1,", "its weight and the scales must be constants"},
+      {"\"parts\": [1, 2,", "\"parts\": [1, 3,", "argument 3 (value 3) [20, 8] should have 10 elements"},
+      {"{\"dims\": [5, 3], \"strides\": [8, 1]}, ", "", "its weights do not fit one another"},
+      {", {\"dims\": [5], \"strides\": [1], \"offset\": 15}", "", "not a view for each of its weights"},
+      {"\"views\": [", "\"views\": [{\"dims\": [5, 3], \"strides\": [8, 1]}, ", "do not fit one another"},
+      {"{\"dims\": [5, 3], \"strides\": [8, 1]}", "{\"dims\": [4, 3], \"strides\": [8, 1]}", "elements"},
+      {"\"offset\": 123", "\"offset\": 124", "reaches beyond value 3 [20, 8]"},
+      {"\"times\": [-2]", "\"times\": []", "it does not say what its results are"},
+      {"\"times\": [-2]", "\"times\": [-3]", "there is no such result"},
+      {"\"times\": [-2]", "\"times\": [3]", "there is no such result"},
+      {"\"times\": [-2]", "\"times\": [2]", "a result is of another size"},
+  };
+  for (const Damage& damage : damages) {
+    const std::string said = RefusalOf(Damaged(text, damage));
+    EXPECT_TRUE(Says(said, damage.said)) << damage.to << ": " << said;
+  }
+}
+
 // A convolution of bytes, whose weight is value 1 and whose scales are value 2, and a dense layer (3, 4).
 const char* const kBytes =
     R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 2, 3, 4],
