@@ -13,6 +13,7 @@ import placed
 import pytest
 from collage import export, frontends
 from conftest import environment
+from dnnl_steps import profile
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 
@@ -181,6 +182,20 @@ def test_a_layer_is_one_operator(tmp_path, backend, name):
     directions = 2 if backend == "native" and CASES[name].get("direction") == "bidirectional" else 1
     assert recurrent == CASES[name].get("layers", 1) * directions
     assert steps == 0 or "before, one of a batch" in name
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_directions_have_a_thread_each(tmp_path, kind):
+    written = Written(kind=kind, direction="bidirectional", batch=2, want=("Y", "Y_h"))
+    path, out, values = tmp_path / "model.onnx", tmp_path / "model.so", written.values()
+    onnx.save(written.model, path)
+    placed.export_to(out, placed.place(frontends.load(path).module, "native"))
+    model = placed.load(out)
+    got, steps = profile(lambda: placed.run(model, *values.values()))
+    taken = [step["what"] for step in steps if step["what"].startswith("recurrent")]
+    assert taken == ["recurrent inputs"] * 2 + ["recurrent steps of both directions"] + ["recurrent state"] * 2
+    agree(got, onnxruntime.InferenceSession(str(path)).run(None, values))
+    agree(placed.run(model, *values.values()), got)  # on threads that stay together
 
 
 def test_a_layer_is_written_out_once(tmp_path):

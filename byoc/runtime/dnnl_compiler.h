@@ -25,6 +25,7 @@
 
 namespace collage::native {
 class PackedWeights;
+class Recurrent;
 struct ByteImages;
 struct PairRows;
 struct NormShape;
@@ -75,6 +76,17 @@ class Compiler {
   bool ProductOfBatches(const Op& op);
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool Recurrent(const Op& op);  // dnnl_recurrent.cc
+  // One direction of a recurrent layer: its kernel, and what that reads and makes. Adds the step that
+  // multiplies the inputs.
+  struct RecurrentDirection {
+    std::shared_ptr<const native::Recurrent> kernel;
+    std::vector<Tensor> tensors;
+  };
+  RecurrentDirection DirectionOf(const Op& op);
+  // The next operator, where it is the other direction of a layer.
+  const Op* OtherDirection(const Op& op) const;
+  // Defines an operator's results.
+  void GiveStates(const Op& op, const RecurrentDirection& layer);
   bool Bytes(const Op& op);      // dnnl_bytes.cc
   bool Pairs(const Op& op);      // dnnl_pairs.cc
   // Products of bytes by kernels of oneDNN's: convolutions and dense layers.

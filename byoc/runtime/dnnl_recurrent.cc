@@ -44,9 +44,17 @@ struct ConstantPart {
   }
 };
 
+// The tensors of one direction, in this order.
+constexpr int kArguments = 8, kStates = 5, kCells = 6;
+
+native::Recurrent::Arguments ArgumentsOf(void* const* data) {
+  const auto at = [data](int i) { return static_cast<float*>(data[i]); };
+  return {at(0), at(1), at(2), at(3), at(4), at(kStates), at(kCells), at(7)};
+}
+
 }  // namespace
 
-bool Compiler::Recurrent(const Op& op) {
+Compiler::RecurrentDirection Compiler::DirectionOf(const Op& op) {
   constexpr auto f32 = dnnl::memory::data_type::f32;
   const Dims& sequence = type(op.in[0]).dims;
   const int64_t steps = sequence[0], batch = sequence[1], length = sequence[2], units = op.views[0].dims[0];
@@ -56,7 +64,8 @@ bool Compiler::Recurrent(const Op& op) {
 
   // Of each gate: weights of the input, weights of the state, and the biases that are added with either.
   std::vector<ConstantPart> of(4 * static_cast<size_t>(gates));
-  std::string key = "recurrent " + std::to_string(static_cast<int>(kind));
+  std::string key = "recurrent " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(units) +
+                    " of " + std::to_string(length) + " ";
   size_t view = 0;
   for (size_t i = 0; i < of.size(); ++i) {
     const int argument = op.parts[2 + i];
@@ -108,32 +117,63 @@ bool Compiler::Recurrent(const Op& op) {
     return constant("zeros " + std::to_string(batch * units), batch * units, [](float*) {});
   };
 
-  const int threads = collage_num_threads();
   const Tensor inputs = NewTensor(RowMajor({steps, batch, columns}, f32));
-  AddWork("recurrent inputs", {Plain(op.in[0]), inputs}, ProductKernel(weights, steps * batch, {}, threads));
+  AddWork("recurrent inputs", {Plain(op.in[0]), inputs},
+          ProductKernel(weights, steps * batch, {}, collage_num_threads()));
+  return {kernel,
+          {inputs, states, bias, before(0), before(1), NewTensor(RowMajor({steps, batch, units}, f32)),
+           NewTensor(RowMajor({batch, units}, f32)),
+           NewTensor(RowMajor({std::max<int64_t>(kernel->Scratch(), 1)}, f32))}};
+}
 
-  const Tensor all = NewTensor(RowMajor({steps, batch, units}, f32));
-  const Tensor cells = NewTensor(RowMajor({batch, units}, f32));
-  std::vector<Tensor> tensors = {inputs, states, bias, before(0), before(1), all, cells};
-  tensors.push_back(NewTensor(RowMajor({std::max<int64_t>(kernel->Scratch(), 1)}, f32)));
-  const auto arguments = [](void* const* data) {
-    const auto at = [data](int i) { return static_cast<float*>(data[i]); };
-    return native::Recurrent::Arguments{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)};
-  };
+bool Compiler::Recurrent(const Op& op) {
+  const int threads = collage_num_threads();
+  const RecurrentDirection layer = DirectionOf(op);
+  const auto kernel = layer.kernel;
   const int pieces = kernel->Pieces(threads);
-  if (pieces == 1) {
-    AddWork("recurrent steps", tensors,
-            {1, [=](void* const* data, int /*piece*/) { kernel->Run(arguments(data)); }});
+  const Op* const other = OtherDirection(op);
+  if (other != nullptr && threads > 1 && pieces <= 2) {
+    // A thread for each direction: they need not wait for one another in each step.
+    const RecurrentDirection back = DirectionOf(*other);
+    std::vector<Tensor> tensors = layer.tensors;
+    tensors.insert(tensors.end(), back.tensors.begin(), back.tensors.end());
+    AddWork("recurrent steps of both directions", tensors,
+            {2, [kernel, other = back.kernel](void* const* data, int piece) {
+               (piece == 0 ? kernel : other)->Run(ArgumentsOf(data + piece * kArguments));
+             }});
+    GiveStates(op, layer);
+    GiveStates(*other, back);
+    ++now_;
+    return true;
   }
-  for (int64_t step = 0; pieces > 1 && step < steps; ++step) {
+  if (pieces == 1) {
+    AddWork("recurrent steps", layer.tensors,
+            {1, [kernel](void* const* data, int /*piece*/) { kernel->Run(ArgumentsOf(data)); }});
+  }
+  for (int64_t step = 0; pieces > 1 && step < kernel->steps(); ++step) {
     for (int phase = 0; phase < kernel->Phases(); ++phase) {
-      AddWork("recurrent step", tensors, {pieces, [=](void* const* data, int piece) {
-                                            kernel->Phase(arguments(data), step, phase, piece, pieces);
-                                          }});
+      AddWork("recurrent step", layer.tensors, {pieces, [=](void* const* data, int piece) {
+                                                  kernel->Phase(ArgumentsOf(data), step, phase, piece, pieces);
+                                                }});
     }
   }
+  GiveStates(op, layer);
+  return true;
+}
 
-  // What is wanted of it.
+const Op* Compiler::OtherDirection(const Op& op) const {
+  const size_t next = static_cast<size_t>(now_) + 1;
+  if (next >= program_.ops.size()) return nullptr;
+  const Op& other = program_.ops[next];
+  if (other.kernel != op.kernel || other.in[0] != op.in[0]) return nullptr;
+  for (const int value : other.in) {
+    if (tensors_[value].empty()) return nullptr;  // it reads what the first one makes
+  }
+  return &other;
+}
+
+void Compiler::GiveStates(const Op& op, const RecurrentDirection& layer) {
+  const Tensor &all = layer.tensors[kStates], &cells = layer.tensors[kCells];
   for (size_t i = 0; i <= op.more.size(); ++i) {
     Op result = op;
     result.more.clear();
@@ -142,14 +182,13 @@ bool Compiler::Recurrent(const Op& op) {
       Finish(result, 0, op.times[i] == Op::kCells ? cells : all);
       continue;
     }
-    const Tensor one = NewTensor(RowMajor({batch, units}, f32));
+    const Tensor one = NewTensor(cells.desc);
     AddKernel("recurrent state", {all, one},
-              [bytes = batch * units * sizeof(float), time = op.times[i]](void* const* data) {
+              [bytes = one.desc.get_size(), time = op.times[i]](void* const* data) {
                 std::memcpy(data[1], static_cast<const char*>(data[0]) + time * bytes, bytes);
               });
     Finish(result, 0, one);
   }
-  return true;
 }
 
 }  // namespace collage::onednn
