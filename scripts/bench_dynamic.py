@@ -83,11 +83,10 @@ class _Collage:
         import collage
 
         self.version = collage.__version__
-        self.model = collage.load(path).executor
+        self.model = collage.load(path)
 
     def run(self, given):
-        self.model.run(**given)
-        return self.model.get_output(0).numpy()
+        return self.model.run(given)[0]
 
 
 class _OnnxRuntime:

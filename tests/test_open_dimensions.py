@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks whose dimensions stay open (--dynamic): one executable for every size, with what is static in it placed."""
 
+import gc
+import itertools
 import json
 
 import numpy as np
 import pytest
-from collage import export, frontends, open_dimensions, region, transform
+import tvm
+from collage import export, frontends, open_dimensions, region, transform, virtual_machine
 from onnx_networks import INT, answers, hold, node, normal, ran, values, weights, write
+from tvm import relay
 
 
 def perceptron(path):
@@ -243,3 +247,39 @@ def test_a_relay_program_with_open_dimensions(tmp_path):
     for count in (1, 6):
         x = normal(count, count, 8)
         hold(ran(model, {"x": x}), [np.maximum(x, 0)])
+
+
+def test_outputs_are_the_callers():
+    """Large ones are not copied, but for those that are somebody else's memory."""
+    x = relay.var("x", shape=(relay.Any(), 20_000))
+    once = relay.nn.relu(x)
+    results = [once, relay.reshape(x, [0, 10_000, 2]), relay.zeros_like(x), once, relay.sum(x, 1)]
+    weights = relay.const(np.ones((30_000,), "float32"))
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([*results, weights])))
+    model = export.runnable(relay.transform.InferType()(module))
+    told = [one["computed"] for one in model.signature["outputs"]]
+    assert told == [True, True, False, True, True, False]
+
+    def ran(count):
+        data = np.random.default_rng(count).standard_normal((count, 20_000), "float32")
+        model.run(x=data)
+        wanted = np.maximum(data, 0)
+        wanted = [wanted, data.reshape(count, 10_000, 2), 0 * data, wanted, data.sum(1), np.ones(30_000, "float32")]
+        return model.outputs(), wanted
+
+    first, wanted = ran(2)
+    assert isinstance(first[0].base, virtual_machine._Shared)
+    assert all(type(one.base) is not virtual_machine._Shared for one in first[1:])
+    for one, other in itertools.combinations(first, 2):
+        assert not np.shares_memory(one, other)
+    for one in first[1:]:
+        one[...] = -1  # nothing of the model's
+    second, others = ran(3)
+    for got, expected in ((first[:1], wanted[:1]), (second, others)):
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    kept = second[0]
+    del model, second
+    gc.collect()
+    kept += 1
+    np.testing.assert_array_equal(kept, others[0] + 1)

@@ -88,7 +88,7 @@ class Executable:
         return dict(self._inputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> list[np.ndarray]:
-        """Run it once and give its outputs, copied, in their order.
+        """Run it once and give its outputs, which are the caller's, in their order.
 
         The inputs are arrays of numpy's, TVM's, or of anything that numpy makes one of, by name, as a dictionary, by
         keyword, or both: all of them, of the shapes and element types of ``inputs``; nothing is converted. Without any

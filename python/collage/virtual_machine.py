@@ -7,7 +7,7 @@ Model, which is used like TVM's GraphModule. The library says in an ELF note whi
 
     {"inputs": [{"name", "dtype", "shape": sizes, -1 for what is open, "tried": sizes,
                  "names": what the model calls its dimensions, "domain": [[least, most] or null, ...]}, ...],
-     "outputs": [{"dtype", "shape"}, ...]}
+     "outputs": [{"dtype", "shape", "computed": whether it is computed of inputs' elements}, ...]}
 
 "tried" are the sizes at which it was measured and checked. Dimensions of one name are of one size; "names" and "domain"
 may be missing.
@@ -86,11 +86,67 @@ def signature(module, tried):
     for number, field in enumerate(fields):
         if not isinstance(field, relay.TensorType):
             raise errors.InputError(f"its result {number} is no tensor but {field}")
-    return {"inputs": inputs, "outputs": [_tensor(field) for field in fields]}
+    outputs = [_tensor(field) for field in fields]
+    results = main.body.fields if isinstance(main.body, relay.Tuple) else [main.body]
+    if len(results) == len(outputs):
+        computed = _computed(main)
+        for output, result in zip(outputs, results, strict=True):
+            output["computed"] = result in computed
+    return {"inputs": inputs, "outputs": outputs}
+
+
+# Operators that read how large an argument is, and not its elements.
+_OF_SIZES = {"shape_of", "ndarray_size", "zeros_like", "ones_like", "full_like"}
+
+
+def _computed(main):
+    """The expressions of a function that are computed of what its parameters hold: no optimisation makes constants of
+    them. What is behind a branch is none of them.
+    """
+    found = set(main.params)
+
+    def visit(expr):
+        if isinstance(expr, relay.Call):
+            sizes = isinstance(expr.op, tvm.ir.Op) and expr.op.name in _OF_SIZES
+            parts = () if sizes else expr.args
+        elif isinstance(expr, relay.Tuple):
+            parts = expr.fields
+        elif isinstance(expr, relay.TupleGetItem):
+            parts = (expr.tuple_value,)
+        else:
+            return
+        if any(part in found for part in parts):
+            found.add(expr)
+
+    relay.analysis.post_order_visit(main, visit)
+    return found
 
 
 def _tensor(kind):
     return {"dtype": kind.dtype, "shape": [-1 if size is None else size for size in open_dimensions.dims_of(kind)]}
+
+
+# Smaller outputs are copied, which takes less time than to say how they lie.
+_COPIED = 64 * 1024
+
+
+def _bytes(array):
+    """How large it is; 0 where numpy lacks the type, so that it is converted."""
+    try:
+        return int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+    except TypeError:
+        return 0
+
+
+class _Shared:
+    """The elements of an NDArray for numpy, which holds on to it as long as the array is there."""
+
+    def __init__(self, array):
+        self._array, tensor = array, array.handle.contents
+        self.__array_interface__ = {
+            "shape": tuple(array.shape), "typestr": np.dtype(array.dtype).str, "version": 3,
+            "data": (tensor.data + tensor.byte_offset, False),
+        }  # fmt: skip
 
 
 class Model:
@@ -172,6 +228,21 @@ class Model:
     def get_output(self, index):
         """What the last run computed, an NDArray of the shape that came out."""
         return self._machine._get_output(index)
+
+    def outputs(self):
+        """What the last run computed, as numpy arrays that are the caller's. Large ones are not copied: the machine
+        makes them anew in each run.
+        """
+        arrays = [self.get_output(index) for index in range(self.get_num_outputs())]
+        taken = {array.handle.contents.data for array in self._values}
+        outputs = []
+        for array, told in zip(arrays, self.signature["outputs"], strict=True):
+            tensor = array.handle.contents
+            # One that is an input, or another output, by another name is copied, as is what may be a constant.
+            shared = told.get("computed") and tensor.data not in taken and _bytes(array) >= _COPIED
+            taken.add(tensor.data)
+            outputs.append(np.asarray(_Shared(array)) if shared else array.numpy())
+        return outputs
 
     def get_input_info(self):
         """({name: sizes}, {name: dtype}) as GraphModule's; open dimensions as they are tried."""
