@@ -260,21 +260,21 @@ def test_outputs_are_the_callers():
     told = [one["computed"] for one in model.signature["outputs"]]
     assert told == [True, True, False, True, True, False]
 
-    def ran(count):
+    def answered(model, count):
         data = np.random.default_rng(count).standard_normal((count, 20_000), "float32")
         model.run(x=data)
         wanted = np.maximum(data, 0)
         wanted = [wanted, data.reshape(count, 10_000, 2), 0 * data, wanted, data.sum(1), np.ones(30_000, "float32")]
         return model.outputs(), wanted
 
-    first, wanted = ran(2)
+    first, wanted = answered(model, 2)
     assert isinstance(first[0].base, virtual_machine._Shared)
     assert all(type(one.base) is not virtual_machine._Shared for one in first[1:])
     for one, other in itertools.combinations(first, 2):
         assert not np.shares_memory(one, other)
     for one in first[1:]:
         one[...] = -1  # nothing of the model's
-    second, others = ran(3)
+    second, others = answered(model, 3)
     for got, expected in ((first[:1], wanted[:1]), (second, others)):
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
