@@ -131,3 +131,22 @@ def test_slices_of_known_sizes(tmp_path):
     for length in (1, 2, 16, 40):
         given = {"x": normal(length, 1, length)}
         hold(ran(model, given), answers(path, given))
+
+
+@pytest.mark.parametrize(("domain", "starts", "ends", "taken"), [
+    ((1, 40), -1, 2**62, True), ((3, 40), -3, -1, True), ((1, 40), -3, -1, False),
+    ((1, 5), -5, 1, False),  # one, but which depends on how many there are
+])  # fmt: skip
+def test_slices_from_the_end_of_known_sizes(tmp_path, domain, starts, ends, taken):
+    """What is known to be there is taken by its place from the end."""
+    path = write(
+        tmp_path / "network.onnx", [node("Slice", ["x", "starts", "ends", "axes"], ["out"])],
+        values(x=[1, "len", 4]), values(out=[1, "k", 4]),
+        weights(starts=np.array([starts]), ends=np.array([ends]), axes=np.array([1])), opset=13,
+    )  # fmt: skip
+    read = frontends.load(path, dynamic={"x": {1: domain}})
+    assert ("take(" in text(read)) == taken, text(read)
+    model = export.runnable(read.module)
+    for length in range(domain[0], 7):
+        given = {"x": normal(length, 1, length, 4)}
+        hold(ran(model, given), answers(path, given))

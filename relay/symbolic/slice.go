@@ -51,6 +51,7 @@ func (s *settler) takeFew(id relay.NodeID, n *relay.Node, data, result Value, be
 	type taken struct {
 		axis  int
 		items []int64
+		mode  string
 	}
 	var few []taken
 	begin, end, by = slices.Clone(begin), slices.Clone(end), slices.Clone(by)
@@ -58,10 +59,16 @@ func (s *settler) takeFew(id relay.NodeID, n *relay.Node, data, result Value, be
 		count, known := result.Shape[d].Value()
 		_, fixed := data.Shape[d].Value()
 		from := begin[d].(int64)
-		if fixed || !known || count == 0 || count > mostItems || from < 0 {
+		if fixed || !known || count == 0 || count > mostItems {
 			continue
 		}
-		one := taken{axis: d}
+		one := taken{axis: d, mode: "clip"}
+		if from < 0 { // counted from the end
+			if least, _ := data.Shape[d].Bounds(); least < -from {
+				continue
+			}
+			one.mode = "wrap"
+		}
 		for i := range count {
 			one.items = append(one.items, from+i*by[d].(int64))
 		}
@@ -90,7 +97,7 @@ func (s *settler) takeFew(id relay.NodeID, n *relay.Node, data, result Value, be
 			if err != nil {
 				return nil, err
 			}
-			if value, err = s.called(id, "relay.op._make.take", value, indices, int64(0), int64(one.axis), "clip"); err != nil {
+			if value, err = s.called(id, "relay.op._make.take", value, indices, int64(0), int64(one.axis), one.mode); err != nil {
 				return nil, err
 			}
 		}
