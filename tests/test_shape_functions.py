@@ -101,6 +101,19 @@ def test_operators_on_images(operator):
     alike(IMAGES[operator], (1, 8, ANY, 4), [(1, 8, 2, 4), (1, 8, 6, 4)])
 
 
+def test_what_is_computed_of_a_slice_of_any_size(monkeypatch):
+    """A reshape that is fused with it does not know the size: it gets a kernel of its own, and nothing else does."""
+
+    def refuse(*_given):
+        raise AssertionError("all products are apart")
+
+    monkeypatch.setattr(export._ProductsApart, "visit_call", refuse)
+    alike(
+        lambda x: relay.reshape(relay.exp(relay.strided_slice(x, [-2], [2**62], axes=[1])), [-1, 2]),
+        (2, ANY, 4), [(2, 1, 4), (2, 7, 4)],
+    )  # fmt: skip
+
+
 def test_slices_by_computed_bounds():
     """Bounds in front of the data and behind it are pulled in, as numpy does."""
     x, begin, end, by = (

@@ -236,7 +236,8 @@ class Checker {
     }
     Want(p_.values[op_->out].dtype == wanted, "its result is of another type");
     for (const int value : op_->more) Want(p_.values[value].dtype == wanted, "a result is of another type");
-    if (!op_->more.empty() && kind != "matmul" && kind != "recurrent" && op_->kernel != "norm") Fail("it has several results");
+    if (!op_->more.empty() && kind != "matmul" && kind != "recurrent" && op_->kernel != "norm")
+      Fail("it has several results");
   }
 
   // What is rounded to steps has some: 256 of them, 0 being one.
@@ -312,9 +313,9 @@ class Checker {
         {"ragged", "gather_tokens"}, {"ragged", "clear_padding"},
         {"recurrent", "recurrent"},
     };
-    static const char* const kOnly[] = {"upsampled_conv", "attention",     "standardise",   "rms_norm",
-                                        "group_norm",     "channel_scale", "gather_tokens", "clear_padding",
-                                        "recurrent"};
+    static const char* const kOnly[] = {"upsampled_conv", "attention",     "standardise",
+                                        "rms_norm",       "group_norm",    "channel_scale",
+                                        "gather_tokens",  "clear_padding", "recurrent"};
     if (op_->bf16) {
       Want((op_->kernel.empty() || InPairs()) &&
                (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
@@ -500,10 +501,10 @@ class Checker {
                   dnnl::algorithm::eltwise_tanh, dnnl::algorithm::eltwise_relu}),
          "there is no such layer");
     const bool lstm = op_->algorithm == dnnl::algorithm::vanilla_lstm;
-    const size_t gates = lstm ? 4 : op_->algorithm == dnnl::algorithm::vanilla_gru ||
-                                            op_->algorithm == dnnl::algorithm::lbr_gru
-                                        ? 3
-                                        : 1;
+    const size_t gates =
+        lstm                                                                                           ? 4
+        : op_->algorithm == dnnl::algorithm::vanilla_gru || op_->algorithm == dnnl::algorithm::lbr_gru ? 3
+                                                                                                       : 1;
     Want(!op_->in.empty() && In(0).size() == 3, "its sequence has not three axes");
     Want(op_->parts.size() == 2 + 4 * gates, "it does not name each of its parts");
     const int64_t steps = In(0)[0], batch = In(0)[1], length = In(0)[2];
@@ -534,11 +535,11 @@ class Checker {
     Want(views == op_->views.size(), "it has not a view for each of its weights");
     Want(op_->times.size() == 1 + op_->more.size(), "it does not say what its results are");
     for (size_t i = 0; i < op_->times.size(); ++i) {
-      const int64_t time = op_->times[i], states = time == Op::kAllTimes ? steps : 1;
+      const int64_t time = op_->times[i];
       Want(time >= Op::kAllTimes && time < steps && (lstm || time != Op::kCells), "there is no such result");
       for (size_t k = 0; k < i; ++k) Want(op_->times[k] != time, "it has a result twice");
-      Want(Count(Shape(i == 0 ? op_->out : op_->more[i - 1])) == states * batch * units,
-           "a result is of another size");
+      const Dims states = time == Op::kAllTimes ? Dims{steps, batch, units} : Dims{batch, units};
+      Want(Shape(i == 0 ? op_->out : op_->more[i - 1]) == states, "a result is of another shape");
     }
   }
 

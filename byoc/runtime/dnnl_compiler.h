@@ -87,8 +87,8 @@ class Compiler {
   const Op* OtherDirection(const Op& op) const;
   // Defines an operator's results.
   void GiveStates(const Op& op, const RecurrentDirection& layer);
-  bool Bytes(const Op& op);      // dnnl_bytes.cc
-  bool Pairs(const Op& op);      // dnnl_pairs.cc
+  bool Bytes(const Op& op);  // dnnl_bytes.cc
+  bool Pairs(const Op& op);  // dnnl_pairs.cc
   // Products of bytes by kernels of oneDNN's: convolutions and dense layers.
   bool LibraryBytes(const Op& op);  // dnnl_int8.cc
   bool BytesConvolution(const Op& op);

@@ -83,8 +83,8 @@ struct Op {
   std::vector<int> in;
   int out = -1;
   // matmul: results beside the first, each of the same left side and of weights (and bias) of its own, which
-  // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted. recurrent:
-  // see times.
+  // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted.
+  // recurrent: see times.
   std::vector<int> more;
   // conv, deconv, pool, resample, batch_norm, group_norm: the axes of the tensor in the order batch,
   // channels, space; empty where they stand so. transpose: the result's axis i is the argument's axis

@@ -78,7 +78,9 @@ Compiler::RecurrentDirection Compiler::DirectionOf(const Op& op) {
     key += buffer.made_of + " " + std::to_string(of[i].view->offset);
     for (const int64_t step : of[i].view->strides) key += "," + std::to_string(step);
   }
-  const auto part = [&of, gates](int which, int gate) -> const ConstantPart& { return of[which * gates + gate]; };
+  const auto part = [&of, gates](int which, int gate) -> const ConstantPart& {
+    return of[which * gates + gate];
+  };
   // The product of the state with its weights for the new gate is scaled with its bias.
   const bool apart = kind == RecurrentKind::kGruAfter;
 
@@ -153,7 +155,8 @@ bool Compiler::Recurrent(const Op& op) {
   for (int64_t step = 0; pieces > 1 && step < kernel->steps(); ++step) {
     for (int phase = 0; phase < kernel->Phases(); ++phase) {
       AddWork("recurrent step", layer.tensors, {pieces, [=](void* const* data, int piece) {
-                                                  kernel->Phase(ArgumentsOf(data), step, phase, piece, pieces);
+                                                  kernel->Phase(ArgumentsOf(data), step, phase, piece,
+                                                                pieces);
                                                 }});
     }
   }

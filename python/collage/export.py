@@ -32,6 +32,7 @@ from . import (
     needs,
     one_dimension,
     open_images,
+    open_slices,
     own_functions,
     packed,
     parameters,
@@ -138,7 +139,7 @@ def _around_faults(module, left_out, attempt):
     """What ``attempt(module, left_out, config)`` builds without the passes ``left_out``: tried again without what TVM's
     passes are known to fail with.
     """
-    config, apart, reshaped, products_apart = {}, False, False, False
+    config, apart, reshaped, products_apart, cuts_apart = {}, False, False, False, False
     while True:
         try:
             return attempt(module, left_out, config)
@@ -150,7 +151,9 @@ def _around_faults(module, left_out, attempt):
             elif _NOT_COMPACT in str(error) and not apart:
                 module, apart = _joined_apart(module), True
             elif _NOBODYS_SIZE in str(error) and "relay.FuseOps.max_depth" not in config:
-                if products_apart:
+                if open_slices.SIZE in str(error) and not cuts_apart:
+                    module, cuts_apart = _cuts_apart(module), True
+                elif products_apart:
                     config = {**config, "relay.FuseOps.max_depth": 1}
                 else:
                     module, products_apart = own_functions.changed(module, _ProductsApart().visit), True
@@ -186,6 +189,22 @@ class _ProductsApart(relay.ExprMutator):
         if isinstance(call.op, tvm.ir.Op) and call.op.name in ("nn.batch_matmul", "nn.dense", "nn.matmul"):
             return relay.annotation.stop_fusion(new)
         return new
+
+
+class _CutsApart(relay.ExprMutator):
+    def visit_call(self, call):
+        new = super().visit_call(call)
+        if not isinstance(call.op, tvm.ir.Op) or call.op.name not in ("strided_slice", "dyn.strided_slice"):
+            return new
+        is_open = any(not isinstance(size, tvm.tir.IntImm) for size in call.checked_type.shape)
+        return relay.annotation.stop_fusion(new) if is_open else new
+
+
+def _cuts_apart(module):
+    """The module with kernels of their own behind slices along open dimensions: of some of these the size is not known
+    to what is computed of it (open_slices).
+    """
+    return own_functions.changed(relay.transform.InferType()(module), _CutsApart().visit)
 
 
 class _JoinedApart(relay.ExprMutator):

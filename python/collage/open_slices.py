@@ -12,6 +12,8 @@ from tvm.relay.op.op import OpStrategy, get, register_shape_func, register_strat
 from tvm.relay.op.strategy import generic
 from tvm.te.hybrid import script
 
+# What a size is called that only the caller of a kernel knows.
+SIZE = "size_of_a_slice"
 # A bound from here on is the end of a dimension.
 _FAR = 2**31 - 1
 
@@ -119,7 +121,7 @@ def _cut(attrs, inputs, kind):
         if isinstance(extents[axis], int) or (low >= 0 and not 0 <= high < _FAR):
             shape[axis] = _greater((_bound(high, extents[axis]) - first[axis] + (stride - 1)) // stride, 0)
         else:
-            shape[axis] = te.size_var("cut", extents[axis].dtype)
+            shape[axis] = te.size_var(SIZE, extents[axis].dtype)
     return [_taken(data, shape, first, step)]
 
 
@@ -129,7 +131,7 @@ def _cut_anywhere(_attrs, inputs, _type):
     shape, first, step = list(data.shape), [0] * len(data.shape), [1] * len(data.shape)
     for axis in range(int(begin.shape[0])):
         size = data.shape[axis]
-        shape[axis] = te.size_var("cut", begin.dtype)
+        shape[axis] = te.size_var(SIZE, begin.dtype)
         low = begin[axis] + tvm.tir.if_then_else(begin[axis] < 0, size, 0)
         first[axis] = tvm.tir.max(tvm.tir.min(low, size - 1), 0)
         step[axis] = strides[axis] if axis < int(strides.shape[0]) else 1

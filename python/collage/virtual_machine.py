@@ -89,7 +89,7 @@ def signature(module, tried):
     outputs = [_tensor(field) for field in fields]
     results = main.body.fields if isinstance(main.body, relay.Tuple) else [main.body]
     if len(results) == len(outputs):
-        computed = _computed(main)
+        computed = _computed(module, main)
         for output, result in zip(outputs, results, strict=True):
             output["computed"] = result in computed
     return {"inputs": inputs, "outputs": outputs}
@@ -99,16 +99,22 @@ def signature(module, tried):
 _OF_SIZES = {"shape_of", "ndarray_size", "zeros_like", "ones_like", "full_like"}
 
 
-def _computed(main):
+def _computed(module, main):
     """The expressions of a function that are computed of what its parameters hold: no optimisation makes constants of
-    them. What is behind a branch is none of them.
+    them. What is behind a branch, or made by another function than an operator or a region, is none of them.
     """
     found = set(main.params)
 
     def visit(expr):
         if isinstance(expr, relay.Call):
-            sizes = isinstance(expr.op, tvm.ir.Op) and expr.op.name in _OF_SIZES
-            parts = () if sizes else expr.args
+            op = module[expr.op] if isinstance(expr.op, tvm.ir.GlobalVar) else expr.op
+            if isinstance(op, tvm.ir.Op):
+                computes = op.name not in _OF_SIZES
+            else:
+                computes = isinstance(op, relay.Function) and any(
+                    op.attrs is not None and name in op.attrs for name in ("Compiler", "Composite", "Primitive")
+                )
+            parts = expr.args if computes else ()
         elif isinstance(expr, relay.Tuple):
             parts = expr.fields
         elif isinstance(expr, relay.TupleGetItem):

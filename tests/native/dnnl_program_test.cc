@@ -323,7 +323,7 @@ TEST(DnnlProgram, RecurrentLayers) {
       {"\"times\": [-2]", "\"times\": []", "it does not say what its results are"},
       {"\"times\": [-2]", "\"times\": [-3]", "there is no such result"},
       {"\"times\": [-2]", "\"times\": [3]", "there is no such result"},
-      {"\"times\": [-2]", "\"times\": [2]", "a result is of another size"},
+      {"\"times\": [-2]", "\"times\": [2]", "a result is of another shape"},
   };
   for (const Damage& damage : damages) {
     const std::string said = RefusalOf(Damaged(text, damage));

@@ -54,7 +54,9 @@ std::vector<float> Reference(const Layer& l, const Numbers& n, std::vector<float
       const auto input = [&](int64_t gate, int64_t unit) {
         return double{n.inputs[((time * l.batch + b) * gates + gate) * l.units + unit]};
       };
-      const auto gate = [&](int64_t g, int64_t unit) { return Sigmoid(input(g, unit) + product(g, unit, plain)); };
+      const auto gate = [&](int64_t g, int64_t unit) {
+        return Sigmoid(input(g, unit) + product(g, unit, plain));
+      };
       const auto reset = [&](int64_t from) { return gate(0, from) * plain(from); };
       for (int64_t unit = 0; unit < l.units; ++unit) {
         double& state = after[b * l.units + unit];
@@ -106,7 +108,8 @@ void Compare(const Layer& l, int pieces) {
       }
     }
   }
-  kernel.Pack([&](int gate, int64_t unit, int64_t from) { return n.weights[(gate * l.units + unit) * l.units + from]; },
+  kernel.Pack([&](int gate, int64_t unit,
+                  int64_t from) { return n.weights[(gate * l.units + unit) * l.units + from]; },
               packed.data());
   std::vector<float> bias = n.bias;
   bias.resize(static_cast<size_t>(kernel.BiasSize()));
@@ -142,8 +145,8 @@ TEST(Recurrent, LayersAreAsTheyAreDefined) {
           // Through RELU numbers grow from step to step.
           const Layer layer{kind, kind == Kind::kRelu ? 2 : 5, batch, units, backward};
           for (const int pieces : {0, 1, 2}) {
-            SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(units) + " units, " +
-                         std::to_string(batch) + " rows, " + std::to_string(pieces) + " pieces" +
+            SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(units) +
+                         " units, " + std::to_string(batch) + " rows, " + std::to_string(pieces) + " pieces" +
                          (backward ? ", backward" : ""));
             Compare(layer, pieces);
           }

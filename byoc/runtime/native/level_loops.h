@@ -21,8 +21,9 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth,     kGemmLoops,      Softmax,    kExtremeLoops, kWinogradLoops,  WindowAny,
-                       kNormLoops, kPixelNormLoops, kByteLoops, kPairLoops,    MultiplyAsItLies, kRecurrentLoops};
+constexpr Level kLevel{kWidth,         kGemmLoops, Softmax,          kExtremeLoops,
+                       kWinogradLoops, WindowAny,  kNormLoops,       kPixelNormLoops,
+                       kByteLoops,     kPairLoops, MultiplyAsItLies, kRecurrentLoops};
 
 }  // namespace
 }  // namespace collage::native

@@ -34,8 +34,8 @@ int64_t Recurrent::InputColumn(int gate, int64_t unit) const {
   return (unit / lanes_ * gates_ + gate) * lanes_ + unit % lanes_;
 }
 
-// Block behind block: for each state that is read the gates' vectors. The gates of kGru, which are not made at
-// once, do not stand together: those of the first two, and then all of the last.
+// Block behind block: for each state that is read the gates' vectors. The gates of kGru, which are not made
+// at once, do not stand together: those of the first two, and then all of the last.
 int64_t Recurrent::Place(int gate, int64_t unit, int64_t from) const {
   int64_t begin = 0, together = gates_;
   if (kind_ == RecurrentKind::kGru) {
@@ -48,13 +48,12 @@ int64_t Recurrent::Place(int gate, int64_t unit, int64_t from) const {
   return begin + ((unit / lanes_ * units_ + from) * together + gate) * lanes_ + unit % lanes_;
 }
 
-int64_t Recurrent::Scratch() const {
-  return kind_ == RecurrentKind::kGru ? 2 * batch_ * units_ : 0;
-}
+int64_t Recurrent::Scratch() const { return kind_ == RecurrentKind::kGru ? 2 * batch_ * units_ : 0; }
 
 int Recurrent::Pieces(int threads) const {
   const int64_t products = gates_ * units_ * units_ * batch_ / Phases();
-  return static_cast<int>(std::clamp<int64_t>(products / kRecurrentPiece, 1, std::min<int64_t>(threads, blocks_)));
+  return static_cast<int>(
+      std::clamp<int64_t>(products / kRecurrentPiece, 1, std::min<int64_t>(threads, blocks_)));
 }
 
 void Recurrent::Phase(const Arguments& a, int64_t step, int phase, int piece, int pieces) const {

@@ -25,7 +25,7 @@ enum class RecurrentKind {
 // One step for some blocks.
 struct RecurrentStep {
   int64_t batch = 1, units = 1;
-  int64_t begin = 0, end = 1;   // blocks
+  int64_t begin = 0, end = 1;      // blocks
   const float* inputs = nullptr;   // [batch, blocks, gates, lanes]: products of the inputs, and biases
   const float* weights = nullptr;  // those of the states, packed
   const float* bias = nullptr;     // kGruAfter: [blocks, lanes], beside the state's product for the new gate

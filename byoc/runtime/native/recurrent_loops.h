@@ -18,7 +18,8 @@ constexpr int kRowsTogether = kWidth == 16 ? 4 : 2;
 COLLAGE_ALWAYS Vector Tanh(Vector x) {
   const Vector square = x * x;
   const Vector series =
-      x + x * square * (-0.333333333F + square * (0.133333333F + square * (-0.0539682540F + square * 0.0218694885F)));
+      x + x * square *
+              (-0.333333333F + square * (0.133333333F + square * (-0.0539682540F + square * 0.0218694885F)));
   return (x < 0 ? -x : x) < 0.25F ? series : 2.0F * Sigmoid(2.0F * x) - 1.0F;
 }
 
@@ -69,8 +70,8 @@ struct RecurrentPlace {
   int64_t block;
 };
 
-// Has finish(place, sums) make the states of each row and block of the products of `states` with weights of so
-// many gates.
+// Has finish(place, sums) make the states of each row and block of the products of `states` with weights of
+// so many gates.
 template <int kGates, int kRows, typename Finish>
 COLLAGE_ALWAYS void RowsOfBlock(const RecurrentStep& s, int gates, const float* states, int64_t row,
                                 int64_t block, const Finish& finish) {
@@ -100,9 +101,10 @@ COLLAGE_ALWAYS void ForBlocks(const RecurrentStep& s, int gates, const float* st
 void LstmStep(const RecurrentStep& step) {
   const RecurrentStep s = step;  // what a store may lie over is not read again
   ForBlocks<4>(s, 4, s.before, [&](const RecurrentPlace& at, const Vector(&sums)[4]) {
-    const auto gate = [&](int g) __attribute__((always_inline)) { return Load(at.inputs + g * kWidth) + sums[g]; };
-    const Vector cells = Sigmoid(gate(1)) * LoadLanes(s.cells_before + at.state, at.lanes) +
-                         Sigmoid(gate(0)) * Tanh(gate(2));
+    const auto gate = [&](int g)
+                          __attribute__((always_inline)) { return Load(at.inputs + g * kWidth) + sums[g]; };
+    const Vector cells =
+        Sigmoid(gate(1)) * LoadLanes(s.cells_before + at.state, at.lanes) + Sigmoid(gate(0)) * Tanh(gate(2));
     StoreLanes(s.cells + at.state, cells, at.lanes);
     StoreLanes(s.after + at.state, Sigmoid(gate(3)) * Tanh(cells), at.lanes);
   });
@@ -122,7 +124,8 @@ void GruNew(const RecurrentStep& step) {
   ForBlocks<1>(s, 3, s.reset, [&](const RecurrentPlace& at, const Vector(&sums)[1]) {
     const Vector made = Tanh(Load(at.inputs + 2 * kWidth) + sums[0]);
     const Vector state = LoadLanes(s.before + at.state, at.lanes);
-    StoreLanes(s.after + at.state, made + LoadLanes(s.update + at.state, at.lanes) * (state - made), at.lanes);
+    StoreLanes(s.after + at.state, made + LoadLanes(s.update + at.state, at.lanes) * (state - made),
+               at.lanes);
   });
 }
 

@@ -12,7 +12,7 @@ from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 from tvm.relay.op.dyn import _make as dyn
 
-from .table import const, converter, from_front, given, sizes_of
+from .table import const, converter, dtype_of, from_front, given, sizes_of
 
 _END = np.iinfo(np.int64).max
 
@@ -26,7 +26,7 @@ def _gather(inputs, attrs, params):
         if np.all((-len(sizes) <= places) & (places < len(sizes))):
             taken = [sizes[at] for at in places.reshape(-1)]
             if all(isinstance(size, int) for size in taken):
-                return const(np.reshape(taken, places.shape), "int64")
+                return const(np.reshape(taken, places.shape), dtype_of(inputs[0]))
     return importer.Gather.get_converter(1)(inputs, attrs, params)
 
 
@@ -39,7 +39,13 @@ def _slice(inputs, attrs, params):
     count = sizes_of(bounds[0])[0]
     axes = list(range(count)) if axes is None and count is not None else axes
     steps = [1] * count if steps is None and count is not None else steps
-    if None not in sizes or not isinstance(axes, list) or not isinstance(steps, list) or min(steps, default=1) < 1:
+    if (
+        count is None
+        or None not in sizes
+        or not isinstance(axes, list)
+        or not isinstance(steps, list)
+        or min(steps, default=1) < 1
+    ):
         return importer.Slice.get_converter(10)(inputs, attrs, params)
     axes = [from_front(axis, len(sizes)) for axis in axes]
     starts, ends = (_one_by_one(one, count) for one in bounds[:2])
