@@ -49,8 +49,9 @@ func lower(p *region.Program) (*lowering, error) {
 		if item.Layer != nil {
 			var groups []int
 			for _, op := range item.Layer.Ops {
-				groups = union(groups, of[op:op+1])
+				groups = append(groups, of[op]) // ascending, as the operators are
 			}
+			groups = slices.Compact(groups)
 			l.current = groups[len(groups)-1]
 			l.recurrentLayer(item.Layer, groups)
 			continue

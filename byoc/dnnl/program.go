@@ -208,8 +208,8 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"backward", o.backward}, {"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"bf16", o.bf16}, {"unbiased", o.unbiased},
-		{"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
+	}{{"backward", o.backward}, {"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias},
+		{"bf16", o.bf16}, {"unbiased", o.unbiased}, {"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)
 		}

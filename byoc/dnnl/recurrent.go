@@ -54,10 +54,6 @@ func (l *lowering) recurrentLayer(layer *recurrent.Layer, groups []int) {
 		o := l.chain(&layer.Chains[i], x)
 		var made []region.ValueID
 		note := func(v region.ValueID, time int64) {
-			if k := slices.Index(o.times, time); k >= 0 {
-				defer l.reshaped(made[k], v)
-				return
-			}
 			made, o.times = append(made, v), append(o.times, time)
 		}
 		if v, ok := sequences[i]; ok {

@@ -4,9 +4,9 @@
 // that may be faster. Each is a candidate of its own, measured beside oneDNN's and everybody else's.
 //
 // What comes in: graphs in which its patterns are looked for. What goes out: patterns with the kernel that each stands
-// for, and attention and recurrent layers, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl, which knows the rules
-// of both backends) and one engine write and run the candidates of both, so that neighbours share layouts, workspace
-// and threads. docs/native.md says how a kernel is added.
+// for, and attention and recurrent layers, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl,
+// which knows the rules of both backends) and one engine write and run the candidates of both, so that neighbours share
+// layouts, workspace and threads. docs/native.md says how a kernel is added.
 package native
 
 import (

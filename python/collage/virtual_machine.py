@@ -132,7 +132,7 @@ def _tensor(kind):
     return {"dtype": kind.dtype, "shape": [-1 if size is None else size for size in open_dimensions.dims_of(kind)]}
 
 
-# Smaller outputs are copied, which takes less time than to say how they lie.
+# Smaller outputs are copied: that takes some microseconds, and who keeps them keeps no memory of the machine's.
 _COPIED = 64 * 1024
 
 

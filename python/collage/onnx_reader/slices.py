@@ -61,26 +61,10 @@ def _slice(inputs, attrs, params):
 
 def _one_by_one(bounds, count):
     """The bounds of a slice: a number each that is known, else an expression of the shape (1,), int64."""
-    if isinstance(bounds, relay.Constant):
-        return [int(one) for one in bounds.data.numpy()]
-    parts = _parts_in(bounds)
-    if parts is None:
-        parts = [_op.strided_slice(bounds, [i], [i + 1]) for i in range(count)]
-    folded = [importer.fold_constant(part) for part in parts]
     return [
-        int(part.data.numpy().reshape(-1)[0]) if isinstance(part, relay.Constant) else _op.cast(part, "int64")
-        for part in folded
+        item if isinstance(item, int) else _op.cast(_op.strided_slice(bounds, [i], [i + 1]), "int64")
+        for i, item in enumerate(known_items(bounds) or [None] * count)
     ]
-
-
-def _parts_in(bounds):
-    """The operands of a concatenation of single numbers; None for anything else."""
-    if getattr(getattr(bounds, "op", None), "name", None) != "concatenate" or not isinstance(
-        bounds.args[0], relay.Tuple
-    ):
-        return None
-    parts = list(bounds.args[0].fields)
-    return parts if all(sizes_of(part) == (1,) for part in parts) else None
 
 
 def _computed(data, cuts):
