@@ -3,10 +3,11 @@
 
     bench_dynamic.py [MODEL.onnx...] [--sizes NAME=1..512] [--shapes N] [--rounds N] [--threads N] [--json FILE]
 
-A dimension that the model leaves open is called by the model's own name for it (len=1..512 and batch=1..16 unless
---sizes says otherwise). Each engine runs in a process of its own. In each round all are asked in turn for each shape,
-in another order each time: so the first run is one after a change of shape. Of each shape the fastest round counts,
-and, beside it, what the first run of a shape took that the engine had not met. Answers are held to ONNX Runtime's.
+A dimension that the model leaves open is called by the model's own name for it (len=1..512, batch=1..16, frames=2..400
+and past=1..512 unless --sizes says otherwise). Each engine runs in a process of its own. In each round all are asked
+in turn for each shape, in another order each time: so the first run is one after a change of shape. Of each shape the
+fastest round counts, and, beside it, what the first run of a shape took that the engine had not met. Answers are held
+to ONNX Runtime's.
 Models: those that `python -m models --open` writes into build/models. PyTorch, eager and by
 torch.compile(dynamic=True), runs those alone, which are its own, where `make peers` has installed it.
 """
@@ -26,7 +27,7 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 TREE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TREE / "python"))
 
-SIZES = {"len": (1, 512), "batch": (1, 16)}
+SIZES = {"len": (1, 512), "batch": (1, 16), "frames": (2, 400), "past": (1, 512)}
 ENGINES = ("collage", "onnxruntime", "openvino")
 OF_TORCH = ("torch", "torch_compile")
 PEERS = TREE / ".venv-peers/bin/python"

@@ -3,6 +3,7 @@
 package symbolic
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -269,7 +270,8 @@ func (e Expression) overAsItRuns(divisor Expression) (Expression, bool) {
 	if l, h := rest.Bounds(); l >= 0 && h < least {
 		return whole, true
 	}
-	if l, _ := rest.Bounds(); l < 0 {
+	// Part of a quotient by a sum says less than all of it does.
+	if l, _ := rest.Bounds(); l < 0 || len(divisor.terms) > 1 {
 		whole, rest = Expression{}, e
 	}
 	if number, ok := rest.Value(); ok && least == most {
@@ -289,25 +291,46 @@ func (e Expression) overAsItRuns(divisor Expression) (Expression, bool) {
 	return whole.Plus(opaque(quotientOf, rest, divisor, floor, quotient)), true
 }
 
-// divide gives w and r with e = w * divisor + r: w of those terms that divisor, if it is one term, goes into.
+// divide gives w and r with e = w * divisor + r: long division, by the divisor's leading term as long as that goes into
+// what is left. r is nothing where the divisor goes into e.
 func (e Expression) divide(divisor Expression) (whole, rest Expression) {
-	if e.Equal(divisor) {
-		return Constant(1), Expression{}
+	lead, left := divisor.leading(), e.terms
+	var wholes, rests []term
+	for steps := 0; len(left) > 0; steps++ {
+		t := Expression{left}.leading()
+		factors, goes := without(t.factors, lead.factors)
+		out := []term{t}
+		if goes = goes && t.by%lead.by == 0; goes {
+			one := term{t.by / lead.by, factors}
+			wholes, out = append(wholes, one), Expression{[]term{one}}.Times(divisor).terms
+		} else {
+			rests = append(rests, t)
+		}
+		next, ok := sumOf(slices.Concat(left, Expression{out}.Times(Constant(-1)).terms))
+		if left = next.terms; !ok || steps == mostTerms {
+			return Expression{}, e
+		}
 	}
-	if len(divisor.terms) != 1 {
+	whole, ok := sumOf(wholes)
+	rest, ok2 := sumOf(rests)
+	if !ok || !ok2 {
 		return Expression{}, e
 	}
-	d := divisor.terms[0]
-	for _, t := range e.terms {
-		factors, ok := without(t.factors, d.factors)
-		if !ok || t.by%d.by != 0 {
-			rest.terms = append(rest.terms, t)
-			continue
-		}
-		whole.terms = append(whole.terms, term{t.by / d.by, factors})
-	}
-	slices.SortFunc(whole.terms, func(a, b term) int { return strings.Compare(a.text(), b.text()) })
 	return whole, rest
+}
+
+// leading is the term that comes first by the number of its factors, and by their names where several have as many: an
+// order that products keep, as long division needs it. The zero term of 0.
+func (e Expression) leading() term {
+	if len(e.terms) == 0 {
+		return term{}
+	}
+	return slices.MinFunc(e.terms, func(a, b term) int {
+		if by := cmp.Compare(len(b.factors), len(a.factors)); by != 0 {
+			return by
+		}
+		return slices.CompareFunc(a.factors, b.factors, func(x, y *atom) int { return strings.Compare(x.name, y.name) })
+	})
 }
 
 // without takes factors out of a product that has them.

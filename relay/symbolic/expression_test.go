@@ -124,6 +124,9 @@ func TestQuotients(t *testing.T) {
 		{Constant(49), Constant(2), "24"},
 		{length.Plus(Constant(1)), Constant(2), "floor_div(len + 1, 2)"},
 		{batch.Plus(length), batch.Plus(length), "1"},
+		{length.Times(Constant(256)).Plus(Constant(256)), length.Times(Constant(64)).Plus(Constant(64)), "4"},
+		{batch.Plus(length).Times(batch.Minus(length)).Plus(Constant(3)).Plus(length.Times(length)), batch.Plus(length),
+			"floor_div(batch*batch + 3, len + batch)"},
 	} {
 		got, ok := c.of.Over(c.by)
 		require.True(t, ok)
@@ -133,6 +136,33 @@ func TestQuotients(t *testing.T) {
 	assert.False(t, ok, "it may be negative, which is rounded in different ways")
 	_, ok = length.Over(Symbol("n", 0, 5))
 	assert.False(t, ok, "it may be 0")
+}
+
+// TestFactorsAreFound divides products by their factors, of one term and of several: it leaves the other factor.
+func TestFactorsAreFound(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	sum := func() Expression {
+		e := Constant(1 + r.Int64N(3))
+		for range r.IntN(4) {
+			product := Constant(1 + r.Int64N(5))
+			for range 1 + r.IntN(2) {
+				product = product.Times(variable(r.IntN(len(variables))))
+			}
+			e = e.Plus(product)
+		}
+		return e
+	}
+	several := 0
+	for range 1000 {
+		a, b := sum(), sum()
+		if len(b.terms) > 1 {
+			several++
+		}
+		got, ok := a.Times(b).Over(b)
+		require.True(t, ok)
+		require.True(t, got.Equal(a), "%s over %s is %s, got %s", a.Times(b), b, a, got)
+	}
+	assert.Greater(t, several, 500)
 }
 
 func TestWhatIsGreaterAnyway(t *testing.T) {

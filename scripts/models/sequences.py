@@ -87,6 +87,29 @@ def whisper_encoder():
     return Named(encoder, ("input_features",), "last_hidden_state"), (torch.randn(1, 80, 400),)
 
 
+class Speech(nn.Module):
+    """Whisper's encoder on a spectrogram of any length: transformers' own asks for thirty seconds."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, spectrogram):
+        parts = self.encoder
+        x = functional.gelu(parts.conv2(functional.gelu(parts.conv1(spectrogram)))).transpose(1, 2)
+        x = x + parts.embed_positions.weight[: x.shape[1]]
+        for layer in parts.layers:
+            x = layer(x, None)
+            x = x[0] if isinstance(x, tuple) else x
+        return parts.layer_norm(x)
+
+
+def speech():
+    """A Whisper-like encoder for spectrograms of 2 to 400 frames."""
+    named, example = whisper_encoder()
+    return Speech(named.network), example
+
+
 def wav2vec2():
     """Convolutions over a wave, group normalisation, positions by a convolution."""
     config = transformers.Wav2Vec2Config(

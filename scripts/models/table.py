@@ -85,20 +85,34 @@ NETWORKS = {
 }
 
 
-def _lengths(count):
-    """Sentences of any length, in so many inputs."""
+def _lengths(count, batches=False):
+    """Sentences of any length, in so many inputs; with batches any number of them, too."""
     length = torch.export.Dim("len", min=2, max=512)
-    return lambda: {"values": tuple({1: length} for _ in range(count))}
+    sizes = {0: torch.export.Dim("batch", min=2, max=64), 1: length} if batches else {1: length}
+    return lambda: {"values": tuple(sizes for _ in range(count))}
 
 
 def _batches():
     return {"x": {0: torch.export.Dim("batch", min=2, max=64)}}
 
 
+def _frames():
+    return {"spectrogram": {2: torch.export.Dim("frames", min=2, max=400)}}
+
+
+def _words_before():
+    """How many words the caches of keys and values hold."""
+    past = torch.export.Dim("past", min=1, max=512)
+    return {"words": None, "cache": tuple({2: past} for _ in range(8))}
+
+
 # Networks with open dimensions: how each is made, and what is open, as torch.onnx.export has it.
 OPEN = {
     "bert": (sequences.bert, _lengths(2)),
+    "bert_batches": (batch(sequences.bert, 2), _lengths(2, batches=True)),
     "gpt2": (sequences.gpt2, _lengths(1)),
     "llama": (sequences.llama, _lengths(1)),
+    "whisper_encoder": (sequences.speech, _frames),
+    "decoder_with_cache": (sequences.decoder_with_cache, _words_before),
     "mobilenet_v2": (lambda: (torchvision.models.mobilenet_v2(), (torch.randn(2, 3, 224, 224),)), _batches),
 }
