@@ -36,7 +36,7 @@ func init() {
 	for name := range binaryOps {
 		openRules[name] = nil
 	}
-	for _, name := range []string{"reshape", "nn.batch_flatten", "expand_dims", "squeeze"} {
+	for _, name := range []string{"reshape", "reshape_like", "nn.batch_flatten", "expand_dims", "squeeze"} {
 		openRules[name] = func(c *call) error { _, err := c.openTarget(); return err }
 	}
 }
@@ -71,8 +71,31 @@ func (c *call) onlyBatch() error {
 }
 
 // openTarget is region.OpenTarget of a call.
-func (c *call) openTarget() ([]int64, error) {
-	return region.OpenTarget(c.name, c.attrs, c.args[0], c.result())
+func (c *call) openTarget() ([]region.Extent, error) {
+	return region.OpenTarget(c.name, c.attrs, c.args, c.result())
+}
+
+// reshapeOpen writes a call that gives its data a shape with open dimensions.
+func (o *operation) reshapeOpen(w *writer) error {
+	target, err := o.openTarget()
+	if err != nil {
+		return err
+	}
+	if region.InPlace(target) {
+		w.emit("Reshape", []string{o.in[0], w.ints(region.Numbers(target)...)}, o.out)
+		return nil
+	}
+	var sizes []string
+	for _, extent := range target {
+		if extent.Number != 0 {
+			sizes = append(sizes, w.ints(extent.Number))
+			continue
+		}
+		sizes = append(sizes, w.value("Shape", []string{o.in[extent.Of]}, attribute{"start", int64(extent.Axis)},
+			attribute{"end", int64(extent.Axis + 1)}))
+	}
+	w.emit("Reshape", []string{o.in[0], w.stacked(sizes)}, o.out)
+	return nil
 }
 
 // reducedAlongFixed: a variance is divided by the number of what it is of.

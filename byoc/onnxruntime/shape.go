@@ -31,14 +31,10 @@ func shapes() map[string]rule {
 				return c.dtype("the data", c.args[0], anything...)
 			},
 			emit: func(w *writer, o *operation) error {
-				target := o.last.result().Shape
 				if o.last == o.call {
-					var err error
-					if target, err = o.openTarget(); err != nil {
-						return err
-					}
+					return o.reshapeOpen(w)
 				}
-				w.emit("Reshape", []string{o.in[0], w.ints(target...)}, o.out)
+				w.emit("Reshape", []string{o.in[0], w.ints(o.last.result().Shape...)}, o.out)
 				return nil
 			},
 			merge:  mergeReshapes,

@@ -16,7 +16,7 @@ func movements() map[string]*operator {
 		"contrib_reverse_reshape"} {
 		all[name] = &operator{checkReshape, func(w *writer, c *call, in []port) []port {
 			if target, err := c.openTarget(); err == nil && c.isOpen() {
-				return []port{w.reshapeOpen(in[0], c.out[0], target)}
+				return []port{w.reshapeOpen(in, c.out[0], target)}
 			}
 			return []port{w.reshape(in[0], c.out[0].Shape...)}
 		}, movableStatic}

@@ -3,6 +3,7 @@
 package openvino
 
 import (
+	"encoding/xml"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ func init() {
 			}
 		}
 	}
-	for _, name := range []string{"reshape", "squeeze", "expand_dims", "nn.batch_flatten"} {
+	for _, name := range []string{"reshape", "reshape_like", "squeeze", "expand_dims", "nn.batch_flatten"} {
 		openChecks[name] = func(c *call) error { _, err := c.openTarget(); return err }
 	}
 	for _, name := range writtenBySize {
@@ -91,8 +92,27 @@ func onlyBatch(c *call) error {
 }
 
 // openTarget is region.OpenTarget of a call.
-func (c *call) openTarget() ([]int64, error) {
-	return region.OpenTarget(c.op, c.attrs, c.in[0], c.out[0])
+func (c *call) openTarget() ([]region.Extent, error) {
+	return region.OpenTarget(c.op, c.attrs, c.in, c.out[0])
+}
+
+// reshapeOpen gives the first of some tensors a shape with open dimensions: target is region.OpenTarget's.
+func (w *writer) reshapeOpen(in []port, t *relay.Type, target []region.Extent) port {
+	shape := w.ints(region.Numbers(target)...)
+	if !region.InPlace(target) {
+		sizes := make([]port, len(target))
+		one := relay.Tensor("int64", 1)
+		for d, extent := range target {
+			if sizes[d] = w.ints(extent.Number); extent.Number == 0 {
+				all := w.one("ShapeOf", "opset3", relay.Tensor("int64", int64(len(in[extent.Of].typ.Shape))),
+					[]xml.Attr{attr("output_type", "i64")}, in[extent.Of])
+				sizes[d] = w.one("Gather", "opset8", one, []xml.Attr{attr("batch_dims", "0")}, all, w.ints(int64(extent.Axis)),
+					w.number(relay.Tensor("int64"), 0))
+			}
+		}
+		shape = w.one("Concat", "opset1", relay.Tensor("int64", int64(len(sizes))), []xml.Attr{attrInts("axis", 0)}, sizes...)
+	}
+	return w.one("Reshape", "opset1", t, []xml.Attr{attrBool("special_zero", true)}, in[0], shape)
 }
 
 // reducedAlongFixed: a variance is divided by the number of what it is of.

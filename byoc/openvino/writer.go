@@ -187,11 +187,6 @@ func (w *writer) reshape(p port, shape ...int64) port {
 		w.ints(shape...))
 }
 
-// reshapeOpen gives a tensor a shape with open dimensions: target is region.OpenTarget's.
-func (w *writer) reshapeOpen(p port, t *relay.Type, target []int64) port {
-	return w.one("Reshape", "opset1", t, []xml.Attr{attrBool("special_zero", true)}, p, w.ints(target...))
-}
-
 // convert gives a tensor another dtype.
 func (w *writer) convert(p port, dtype string) port {
 	if p.typ.DType == dtype {

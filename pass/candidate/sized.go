@@ -3,6 +3,7 @@
 package candidate
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -74,7 +75,10 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 	}
 	for i := range first.found {
 		c := &first.found[i]
+		proposal := byoc.Proposal{Composite: c.Composite, Bare: c.Bare, Kernel: c.Kernel, Reassociates: c.Reassociates,
+			Grouped: c.Grouped, OwnConstants: c.OwnConstants, Nodes: c.Nodes}
 		refusal := Refusal{Node: c.Root, Backend: c.Backend, Composite: c.Composite}
+		border := p.openBorder(c.Nodes, mayBranch(p.backends[b], &proposal))
 		switch {
 		case times[string(p.identify(c.Backend, c.Composite, c.Nodes))] < len(fixed.graphs):
 			refusal.Reason = "the backend takes it at some sizes of the open dimensions alone"
@@ -84,14 +88,31 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 			refusal.Reason = "sizes that have to be the same are not known to be"
 		case !p.all(c.Nodes, fixed.analysis.Polynomial):
 			refusal.Reason = "a size of its result is no polynomial of the open ones"
+		case border != nil:
+			refusal.Reason = border.Error()
 		default:
-			p.add(b, byoc.Proposal{Composite: c.Composite, Bare: c.Bare, Kernel: c.Kernel, Reassociates: c.Reassociates,
-				Grouped: c.Grouped, OwnConstants: c.OwnConstants, Nodes: c.Nodes})
+			p.add(b, proposal)
 			continue
 		}
 		p.refuse(refusal)
 	}
 	return nil
+}
+
+// openBorder says why nodes cannot be a candidate where sizes are open, though they can with fixed ones: more is read
+// then, as a reshape_like has sizes of another tensor. Such a tensor becomes an input, and engines that are asked at fixed
+// sizes are not asked about its type.
+func (p *proposer) openBorder(nodes []relay.NodeID, several bool) error {
+	for _, v := range nodes {
+		n := &p.g.Nodes[v]
+		if n.Op != "reshape_like" || slices.Contains(nodes, n.Inputs[1]) {
+			continue
+		}
+		if like := p.g.Nodes[n.Inputs[1]].Type; like.DType != "float32" {
+			return fmt.Errorf("it has sizes of %%%d, which is %s", n.Inputs[1], like.DType)
+		}
+	}
+	return CheckEither(p.g, nodes, several)
 }
 
 // all says that something holds of all nodes with open dimensions.

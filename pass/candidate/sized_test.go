@@ -4,6 +4,8 @@ package candidate
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +77,45 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 	require.Equal(t, map[string]string{"dnnl.relu": "the backend takes it at some sizes of the open dimensions alone",
 		"dnnl.argwhere": "a dimension is known only when it has been computed", "dnnl.tanh": "never",
 		"dnnl.slice": "a size of its result is no polynomial of the open ones"}, reasons)
+}
+
+// What reads another tensor for its sizes is a reshape where these are fixed, and reads that tensor where they are open.
+func TestReshapesLikeOtherTensors(t *testing.T) {
+	open := relay.AnyDim
+	like := map[string]any{"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": 2}
+	float := func(shape ...int64) *relay.Type { return relay.Tensor("float32", shape...) }
+	m := relay.NewGraph("main")
+	x, ids := m.Var([]int64{open, open, 8}, "float32"), m.Var([]int64{open, open}, "int64")
+	rows := m.Call("reshape", float(open, 8), map[string]any{"newshape": []int64{-1, 8}}, x)
+	back := m.Call("reshape_like", float(open, open, 8), like, m.Call("exp", float(open, 8), nil, rows), x)
+	ofIDs := m.Call("reshape_like", float(open, open, 8), like, m.Call("erf", float(open, 8), nil, rows), ids)
+	within := m.Call("nn.relu", float(open, open, 8), nil, x)
+	tanh := m.Call("tanh", float(open, open, 8), nil, within)
+	ofWithin := m.Call("reshape_like", float(open, open, 8), like, m.Call("sqrt", float(open, 8), nil, rows), within)
+	g := m.Finish(m.Tuple(back, ofIDs, tanh, ofWithin))
+	sizes := []symbolic.Dimension{{Name: "batch", Least: 1, Most: 8}, {Name: "len", Least: 1, Most: 64}}
+	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{
+		"v0": append(slices.Clone(sizes), symbolic.Dimension{}), "v1": sizes}.Text()}
+
+	reshaped := func(op string) relay.Pattern { return relay.Op("reshape", relay.Op(op, relay.Wildcard())) }
+	b := sizedLibrary{library{"dnnl", []byoc.Pattern{
+		{Composite: "dnnl.exp", Shape: reshaped("exp")}, {Composite: "dnnl.erf", Shape: reshaped("erf")},
+		{Composite: "dnnl.tanh", Shape: relay.Op("tanh", relay.Op("nn.relu", relay.Wildcard()))},
+	}}}
+	set, err := Propose(g, []byoc.Backend{tvm, b}, Options{OpPattern: patterns})
+	require.NoError(t, err)
+	for _, c := range set.Candidates {
+		if c.Backend == "dnnl" {
+			require.Equal(t, "dnnl.exp", c.Composite)
+			require.Contains(t, c.Nodes, back)
+		}
+	}
+	reasons := map[string]string{}
+	for _, r := range set.Refusals {
+		reasons[r.Composite] = r.Reason
+	}
+	require.Equal(t, map[string]string{
+		"dnnl.erf":  fmt.Sprintf("it has sizes of %%%d, which is int64", ids),
+		"dnnl.tanh": fmt.Sprintf("%%%d escapes: %%%d uses it outside", within, ofWithin),
+	}, reasons)
 }

@@ -164,6 +164,29 @@ def _of_adaptive_pool(attrs, inputs, _ranks):
 
 
 @script
+def _partly_like(shape, like, begin, end, first, last):
+    out = output_tensor((begin + (last - first) + (shape.shape[0] - end),), "int64")  # noqa: F821
+    for i in const_range(begin):  # noqa: F821
+        out[i] = int64(shape[i])  # noqa: F821
+    for i in const_range(last - first):  # noqa: F821
+        out[begin + i] = int64(like[first + i])  # noqa: F821
+    for i in const_range(shape.shape[0] - end):  # noqa: F821
+        out[begin + (last - first) + i] = int64(shape[end + i])  # noqa: F821
+    return out
+
+
+def _of_reshape_like(attrs, inputs, _ranks):
+    """TVM's gives the second argument's shape, whichever dimensions the attributes name."""
+    bounds = []
+    for side, shape in zip(("lhs", "rhs"), inputs, strict=True):
+        rank = int(shape.shape[0])
+        begin, end = int(getattr(attrs, f"{side}_begin")), getattr(attrs, f"{side}_end")
+        end = rank if end is None else int(end)
+        bounds += [at + rank if at < 0 else at for at in (begin, end)]
+    return [_partly_like(*inputs, *map(tvm.runtime.convert, bounds))]
+
+
+@script
 def _enlarged(shape, scales, first):
     out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
     for i in const_range(shape.shape[0]):  # noqa: F821
@@ -222,6 +245,7 @@ def register():
         **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _of_convolution),
         **dict.fromkeys((f"nn.conv{rank}d_transpose" for rank in (1, 2, 3)), _of_transposed_convolution),
         "nn.contrib_conv2d_NCHWc": _of_blocks,
+        "reshape_like": _of_reshape_like,
         **dict.fromkeys((f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)), _of_pool),
     }
     for name, function in instead.items():

@@ -86,6 +86,17 @@ func TestShapes(t *testing.T) {
 			return g.Call("mean", float(1, open, 1), map[string]any{"axis": axes(-1), "keepdims": true, "exclude": false},
 				g.x)
 		}, "[1 %v0.1 1]"},
+		{"as many as there are", []int64{open, open, 8}, func(g *graph) relay.NodeID {
+			shape := g.Call("shape_of", whole(3), nil, g.x)
+			cut := map[string]any{"begin": axes(0), "end": axes(2), "strides": axes(1), "axes": axes(0), "slice_mode": "end"}
+			none := map[string]any{"begin": axes(3), "end": axes(3), "strides": axes(1), "axes": axes(0), "slice_mode": "end"}
+			all := map[string]any{"axis": axes(0), "keepdims": true, "exclude": false}
+			rows := g.Call("prod", whole(1), all, g.Call("strided_slice", whole(2), cut, shape))
+			columns := g.Call("prod", whole(1), all, g.Call("strided_slice", whole(0), none, shape))
+			to := g.Call("concatenate", whole(3), map[string]any{"axis": int64(0)},
+				g.Tuple(rows, columns, g.Call("max", whole(1), all, shape)))
+			return g.Call("dyn.full", float(open, open, open), nil, g.x, to)
+		}, "[%v0.0*%v0.1 1 max(8, max(%v0.0, %v0.1))]"},
 		{"max of all others", []int64{1, open, 8}, func(g *graph) relay.NodeID {
 			return g.Call("max", float(open), map[string]any{"axis": axes(1), "keepdims": false, "exclude": true}, g.x)
 		}, "[%v0.1]"},

@@ -110,6 +110,11 @@ func (f *fixer) module() (*bridge.Object, error) {
 		}
 		r.Set(id, zeros)
 	}
+	for id := range f.g.Nodes {
+		if n := &f.g.Nodes[id]; isReshapeLike(n, &f.told.Nodes[id]) {
+			f.reshape(r, relay.NodeID(id))
+		}
+	}
 	body, err := r.Expr(f.g.Root())
 	if err != nil {
 		return nil, err
@@ -125,6 +130,37 @@ func (f *fixer) module() (*bridge.Object, error) {
 	}
 	defer made.Release()
 	return relay.InferType(made)
+}
+
+// isReshapeLike says that a node is a reshape_like, and with fixed sizes a reshape (relay.Graph.Retyped).
+func isReshapeLike(open, fixed *relay.Node) bool {
+	return open.Op == "reshape_like" && fixed.Op == "reshape"
+}
+
+// reshape puts a reshape to the numbers of its type in the place of a reshape_like.
+func (f *fixer) reshape(r *relay.Rewriter, id relay.NodeID) {
+	r.Replace(id, f.g.Nodes[id].Inputs[:1], func(now []*bridge.Object) (*bridge.Object, error) {
+		shape := make([]any, 0, len(f.told.Nodes[id].Type.Shape))
+		for _, extent := range f.told.Nodes[id].Type.Shape {
+			shape = append(shape, extent)
+		}
+		v, err := bridge.Global("relay.op._make.reshape", now[0], shape, true)
+		if err != nil {
+			return nil, err
+		}
+		call, err := v.Object()
+		if err != nil {
+			return nil, err
+		}
+		span, err := f.g.Handle(id).Attr("span")
+		if err != nil {
+			return nil, err
+		}
+		if v, err = bridge.Global("relay.ir.CallWithFields", call, nil, nil, nil, nil, nil, span); err != nil {
+			return nil, err
+		}
+		return v.Object()
+	})
 }
 
 // compare finds which nodes of a fixed module are which, and has zeros for those of which TVM cannot tell the sizes
@@ -149,11 +185,12 @@ func (f *fixer) compare(fixed *bridge.Object) (nodes []relay.NodeID, more int, e
 		if f.zeros[p.old] || nodes[p.now] != relay.NoNode {
 			continue
 		}
-		if old.Kind != now.Kind || old.Op != now.Op || len(old.Inputs) != len(now.Inputs) {
+		same := old.Op == now.Op && len(old.Inputs) == len(now.Inputs) || isReshapeLike(old, now) && len(now.Inputs) == 1
+		if old.Kind != now.Kind || !same {
 			return nil, 0, &NotFixedError{fmt.Sprintf("%%%d is another expression in it", p.old)}
 		}
 		nodes[p.now] = p.old
-		for i := range old.Inputs {
+		for i := range now.Inputs {
 			list = append(list, pair{old.Inputs[i], now.Inputs[i]})
 		}
 	}

@@ -51,7 +51,7 @@ func init() {
 		"cast": sameItems, "copy": sameItems, "annotation.stop_fusion": sameItems, "collage.keep_scale": sameItems,
 		"cast_like": sameItems, "slice_like": sliceLike,
 		"where": where, "concatenate": concatenate, "stack": stack, "split": split,
-		"reshape": reshape, "dyn.reshape": dynamicReshape, "expand_dims": expandDims, "squeeze": squeeze,
+		"reshape": reshape, "dyn.reshape": dynamicReshape, "reshape_like": reshapedLike, "expand_dims": expandDims, "squeeze": squeeze,
 		"transpose": transpose, "strided_slice": stridedSlice, "dyn.strided_slice": dynamicSlice,
 		"take": take, "gather": gather, "gather_nd": gatherND, "scatter_elements": scatterElements,
 		"cumsum": cumulative, "cumprod": cumulative, "dyn.broadcast_to": toShape(1), "dyn.full": toShape(1), "dyn.zeros": toShape(0),
@@ -75,6 +75,9 @@ func init() {
 	for _, name := range strings.Fields(reductions) {
 		operators[name] = reduce
 	}
+	for name, combine := range combined {
+		operators[name] = reducing(combine.two, combine.none)
+	}
 	for _, name := range strings.Fields(otherBinary) {
 		operators[name] = broadcasting(nil)
 	}
@@ -90,7 +93,16 @@ const elementwise = `abs negative exp log log2 log10 sqrt rsqrt erf tanh sigmoid
 	nn.instance_norm nn.group_norm nn.l2_normalize nn.lrn reverse zeros_like ones_like full_like scatter_nd sequence_mask
 	qnn.quantize qnn.dequantize qnn.requantize`
 
-const reductions = `sum mean max min prod any all argmax argmin variance logsumexp`
+const reductions = `mean any all argmax argmin variance logsumexp`
+
+// combined is what reductions whose results may be sizes make of items, and of none: nil where they make nothing of that.
+var combined = map[string]struct {
+	two  func(a, b Expression) Expression
+	none []Expression
+}{
+	"sum": {Expression.Plus, []Expression{Constant(0)}}, "prod": {Expression.Times, []Expression{Constant(1)}},
+	"max": {Max, nil}, "min": {Min, nil},
+}
 
 // Operators that broadcast, and whose results are no sizes.
 const otherBinary = `power logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift
@@ -320,6 +332,28 @@ func reduce(a arguments) Value {
 		}
 		return sized(out)
 	})
+}
+
+// reducing is a reduction; of a vector of known items it gives one, and of no items none.
+func reducing(two func(a, b Expression) Expression, none []Expression) operator {
+	return func(a arguments) Value {
+		return withFirst(a, func(v Value) Value {
+			out := reduce(a)
+			if count, ok := out.Shape.elements().Value(); !out.known || !ok || count != 1 || len(v.Shape) != 1 || v.Items == nil {
+				return out
+			}
+			if len(v.Items) == 0 {
+				out.Items = none
+				return out
+			}
+			all := v.Items[0]
+			for _, item := range v.Items[1:] {
+				all = two(all, item)
+			}
+			out.Items = []Expression{all}
+			return out
+		})
+	}
 }
 
 // axisOf counts an axis from the front.

@@ -125,7 +125,7 @@ func (s *settler) settle(id relay.NodeID, n *relay.Node) {
 	if !v.known {
 		return
 	}
-	if v.Items != nil && s.constantItems(id, n, v) {
+	if len(v.Items) > 0 && s.constantItems(id, n, v) {
 		return
 	}
 	if len(n.Inputs) == 0 {
@@ -146,6 +146,9 @@ func (s *settler) settle(id relay.NodeID, n *relay.Node) {
 	case "dyn.reshape":
 		if to, ok := newShape(data.Shape, v.Shape); ok {
 			s.instead(id, n.Inputs[:1], "relay.op._make.reshape", to, false)
+			return
+		}
+		if s.writeLike(id, n, data.Shape, v.Shape) {
 			return
 		}
 	case "dyn.broadcast_to":
@@ -279,28 +282,6 @@ func numbers(extents Extents) ([]any, bool) {
 			return nil, false
 		}
 		out[d] = value
-	}
-	return out, true
-}
-
-// newShape is the attribute of a reshape from one shape to another: numbers, 0 for what is as in the data at that place,
-// and -1 for one more.
-func newShape(from, to Extents) ([]any, bool) {
-	out, open := make([]any, len(to)), false
-	for d, extent := range to {
-		value, number := extent.Value()
-		switch {
-		case number && value > 0:
-			out[d] = value
-		case number:
-			return nil, false // nothing is in it, and 0 means another thing
-		case d < len(from) && extent.Equal(from[d]):
-			out[d] = int64(0)
-		case !open:
-			out[d], open = int64(-1), true
-		default:
-			return nil, false
-		}
 	}
 	return out, true
 }

@@ -127,30 +127,53 @@ func reshape(a arguments) Value {
 		var out Extents
 		from, open := 0, -1
 		rest := func() Extents { return v.Shape[min(from, len(v.Shape)):] }
-		for _, d := range wanted {
-			switch {
+		for i := 0; i < len(wanted); i++ {
+			switch d := wanted[i]; {
 			case d > 0 || d == 0 && zero:
 				out = append(out, Constant(d))
 				from++
-			case d == 0 && len(rest()) > 0:
+			case d == nextOne && len(rest()) > 0:
 				out = append(out, rest()[0])
 				from++
-			case d == -1 && open < 0:
+			case d == leftOver && open < 0:
 				open = len(out)
 				out = append(out, Constant(1))
 				from++
 			case d == -2:
 				out = append(out, rest()...)
 				from = len(v.Shape)
-			case d == -3 && len(rest()) > 1:
+			case d == together && len(rest()) > 1:
 				out = append(out, rest()[0].Times(rest()[1]))
 				from += 2
+			case d == apart && len(rest()) > 0 && i+2 < len(wanted):
+				two, ok := inTwo(rest()[0], wanted[i+1], wanted[i+2])
+				if !ok {
+					return Value{}
+				}
+				out = append(out, two...)
+				from++
+				i += 2
 			default:
 				return Value{}
 			}
 		}
 		return filled(v, out, open)
 	})
+}
+
+// inTwo is a dimension taken apart into two, one of which may be what is left over.
+func inTwo(of Expression, first, second int64) (Extents, bool) {
+	a, b := Constant(first), Constant(second)
+	var ok bool
+	switch {
+	case first == leftOver && second > 0:
+		a, ok = of.Over(b)
+	case first > 0 && second == leftOver:
+		b, ok = of.Over(a)
+	default:
+		ok = first > 0 && second > 0
+	}
+	return Extents{a, b}, ok
 }
 
 // filled is a tensor in another shape, of which the dimension open (-1 for none) is what the others leave.
@@ -371,7 +394,7 @@ func sliced(v Value, axes []int64, begin, end, by []Expression) Value {
 			items = nil
 			continue
 		}
-		var taken []Expression
+		taken := []Expression{} // none is known, too
 		for at := first; at < last; at += step {
 			taken = append(taken, items[at])
 		}
