@@ -9,10 +9,13 @@ import sys
 
 import numpy as np
 import onnx
+import onnx_networks
 import pytest
+import schemas
 from collage import check, frontends, witness
 from conftest import SAMPLES, environment
 from onnx import TensorProto, helper, numpy_helper
+from placed import usable
 
 # A converter that is wrong, which a user's module brings in.
 WRONG = """
@@ -51,10 +54,10 @@ def network(path, activation="Elu", **attributes):
 def compiled(command, tmp_path):
     """A function that compiles a network of tmp_path with a few options, in the environment that it is given."""
 
-    def run(*options, environment=None, level="graph"):
+    def run(*options, environment=None, level="graph", backends="tvm,dnnl"):
         limits = ("--search-time", "3s", "--trials", 2) if level == "graph" else ()
         return command(
-            "compile", "net.onnx", "--backends", "tvm,dnnl", "-o", "net.tar", "--db", tmp_path / "costs.jsonl", "-q",
+            "compile", "net.onnx", "--backends", backends, "-o", "net.tar", "--db", tmp_path / "costs.jsonl", "-q",
             "--level", level, *limits, "--repeat", SAMPLES, "--rounds", 1, "--json", *options,
             cwd=tmp_path, environment=environment or {},
         )  # fmt: skip
@@ -69,6 +72,34 @@ def paths(folder):
 def imported(result):
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)["import_check"]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_networks_may_be_as_far_off_as_plain_tvm_is(compiled, command, tmp_path, checked):
+    """TVM adds a million numbers one after the other: it is the one that is off, and another engine knows."""
+    if "onnxruntime" not in usable():
+        pytest.skip("the onnxruntime backend is not usable here")
+    nodes = [
+        onnx_networks.node("Add", ["x", "three"], ["y"]),
+        onnx_networks.node("GlobalAveragePool", ["y"], ["mean"]),
+        onnx_networks.node("Add", ["mean", "less"], ["out"]),
+    ]
+    inside = onnx_networks.weights(three=np.array([3], "float32"), less=np.array([-2.7], "float32"))
+    sizes = onnx_networks.values(x=[1, 3, 1000, 1000]), onnx_networks.values(out=[1, 3, 1, 1])
+    onnx_networks.write(tmp_path / "net.onnx", nodes, *sizes, inside)
+    unchecked = () if checked else ("--no-check-import",)
+    result = compiled(*unchecked, "--plan-out", "plan.json", backends="tvm,onnxruntime")
+    networks = json.loads(result.stdout)["report"]["graph_level"]["networks"]
+    failures = [one["failure"] for one in networks if "failure" in one]
+    assert len(networks) == 2
+    assert bool(failures) != checked, networks
+    plan = schemas.parsed((tmp_path / "plan.json").read_text())
+    schemas.hold("files/plan", plan)
+    assert ("doubt" in plan) == checked
+    if checked:
+        assert 1e-5 < plan["doubt"] < 1e-3
+        replayed = command("compile", "net.onnx", "--plan", "plan.json", "-o", "again.tar", "-q", cwd=tmp_path)
+        assert replayed.returncode == 0, replayed.stderr
 
 
 # A module that has the search for the operator fail.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/statistics"
+	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 )
@@ -179,6 +180,9 @@ func medianRatio(a, b []float64) float64 { return statistics.Median(statistics.R
 // record writes the finalists into the plan.
 func (c *decision) record(chosen *finalist) {
 	c.plan.Finalists, c.plan.Precision = nil, c.precisionRecord()
+	if measure.ToleratedShare(c.plainDoubt) > measure.ToleratedShare(0) {
+		c.plan.Doubt = c.plainDoubt
+	}
 	if c.settled && len(c.graph.result.Trials) == 0 {
 		return // there was one network, and nobody ran it
 	}

@@ -201,6 +201,9 @@ type decision struct {
 	notes, warnings, hurried []string
 	// agreement is set once what TVM read was held against the witness.
 	agreement *witness.Agreement
+	// plainDoubt is by how much plain TVM's outputs are off the witness's, as a share of the greatest; 0 where that is
+	// not known, or is of roundings to whole numbers.
+	plainDoubt float64
 	// expected is what finalists took where sizes are fixed (placeAtSize), by name; nil where nothing is known.
 	expected map[string]cost.Cost
 	// points are the sizes of open dimensions at which finalists were run; none where nobody said which there may be.

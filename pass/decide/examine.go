@@ -18,17 +18,23 @@ import (
 // witnessLimit is how long another engine's answer is waited for: it has had the time of plain TVM's build.
 const witnessLimit = 10 * time.Second
 
-// quiet waits until the other engine has answered, so that nothing of it runs beside what is timed.
+// quiet waits until the other engine has answered, so that nothing of it runs beside what is timed, and holds plain TVM
+// against it, where it is there: what other networks may be off by goes by that.
 func (c *decision) quiet(ctx context.Context) error {
-	_, err := c.Witness.Wait(ctx, witnessLimit)
-	return err
+	if _, err := c.Witness.Wait(ctx, witnessLimit); err != nil {
+		return err
+	}
+	return c.examinePlain()
 }
 
 // examinePlain holds what TVM read against the other engine's answers as soon as plain TVM is there: a search for the
 // fastest way to a wrong result would be time lost.
 func (c *decision) examinePlain() error {
+	if c.Witness == nil || c.agreement != nil || c.graph == nil || c.graph.lane == nil {
+		return nil
+	}
 	plain := c.graph.lane.Plain()
-	if c.Witness == nil || !c.graph.isBuilt(plain) {
+	if !c.graph.isBuilt(plain) {
 		return nil
 	}
 	e, err := c.graph.lane.Executable(c.ctx, plain)
@@ -36,7 +42,11 @@ func (c *decision) examinePlain() error {
 		return err
 	}
 	return c.examine(func(t witness.Testimony) (witness.Agreement, error) {
-		return c.graph.lane.Agree(c.ctx, e, t)
+		agreement, err := c.graph.lane.Agree(c.ctx, e, t)
+		if err == nil && !t.Loose {
+			c.plainDoubt = agreement.Share
+		}
+		return agreement, err
 	})
 }
 

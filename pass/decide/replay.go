@@ -135,6 +135,7 @@ func replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 
 // readyToBuild finds out what runs the network, and on what its outputs are compared.
 func (c *decision) readyToBuild(p *plan.Plan) error {
+	c.plainDoubt = p.Doubt
 	if p.Precision != nil {
 		c.Precision = settings.Precision{Allowed: p.Precision.Allowed, MaxError: p.Precision.MaxError,
 			Measure: p.Precision.Measure, Calibration: c.Precision.Calibration}

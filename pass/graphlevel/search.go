@@ -422,7 +422,7 @@ func (s *search) ended() bool {
 	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
 		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
 	case s.options.Time > 0 && s.spent >= s.options.Time && (s.options.Left == nil || s.options.CountStored):
-		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
+		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time.Round(100*time.Millisecond))
 	default:
 		return false
 	}

@@ -85,6 +85,9 @@ type Options struct {
 	Progress func(what string)
 	// Quiet is called before something is timed: it waits until nothing else of the caller's runs. May be nil.
 	Quiet func(ctx context.Context) error
+	// Doubt is by how much plain TVM's outputs are off another engine's, as a share of the greatest; asked after Quiet.
+	// May be nil.
+	Doubt func() float64
 	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled,
 	// and how much of that was its profile. May be nil.
 	Built func(took time.Duration)
@@ -123,6 +126,9 @@ func New(network *network.Network, options Options) (*Lane, error) {
 	}
 	if options.Quiet == nil {
 		options.Quiet = func(context.Context) error { return nil }
+	}
+	if options.Doubt == nil {
+		options.Doubt = func() float64 { return 0 }
 	}
 	if options.Built == nil {
 		options.Built = func(time.Duration) {}
@@ -343,7 +349,7 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 		rounds = roundsAtOnce
 	}
 	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce,
-		Rounds: rounds, Inputs: l.options.Inputs, Narrow: e.narrow,
+		Rounds: rounds, Inputs: l.options.Inputs, Narrow: e.narrow, Doubt: l.options.Doubt(),
 		More: func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
 	if l.pace.executable != nil && e != plain {
 		run.Against, run.Pace = l.pace.executable.Path, l.pace.score
@@ -390,7 +396,8 @@ func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost) er
 				return cost.Cost{}, err
 			}
 			return l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Reference: plain.Path, Narrow: e.narrow,
-				Against: l.pacePath(plain), Pace: l.pace.score, Step: roundsAtOnce, Rounds: l.options.Rounds})
+				Against: l.pacePath(plain), Pace: l.pace.score, Doubt: l.options.Doubt(), Step: roundsAtOnce,
+				Rounds: l.options.Rounds})
 		})
 		switch {
 		case err != nil:

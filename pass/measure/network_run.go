@@ -66,6 +66,8 @@ type NetworkRun struct {
 	// computes in a narrower type than the network's: then they are all that is said of its outputs.
 	Inputs *Inputs
 	Narrow bool
+	// Doubt is by how much plain TVM's outputs are off another engine's, as a share of the greatest (ToleratedShare).
+	Doubt float64
 	// Step is how many rounds are run until More is asked whether to go on, Rounds how many at most.
 	Step, Rounds int
 	// More says of what is known so far whether further rounds are worth their time; nil: they are.
@@ -104,7 +106,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
 				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
 				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, RTol: networkRTol,
-				ATol: shareOfGreatest, Measure: inputs.Measure}
+				ATol: ToleratedShare(run.Doubt), Measure: inputs.Measure}
 		})
 		if err != nil {
 			return c, err

@@ -132,6 +132,11 @@ func (s *outputsSeen) greatest() (most float64) {
 	return most
 }
 
+// ToleratedShare is how far a network's outputs may be from plain TVM's, as a share of the greatest, where these are off
+// another engine's by doubt: as far again as that is for whoever is nearer to what is right. TVM adds up one after the
+// other, and a mean over a large image is off by more than what other engines make of it.
+func ToleratedShare(doubt float64) float64 { return max(shareOfGreatest, 2*doubt) }
+
 // tolerances are those that were asked for, or rtol and shareOfGreatest.
 func tolerances(rtol, atol, otherwise float64) (relative, ofGreatest float64) {
 	if relative, ofGreatest = rtol, atol; rtol == 0 {

@@ -41,6 +41,9 @@ type Plan struct {
 	Constraints *Constraints `json:"constraints,omitempty"`
 	// Precision says how far outputs were allowed to be off; nil where only the tolerance of candidates held.
 	Precision *Precision `json:"precision,omitempty"`
+	// Doubt is by how much plain TVM's outputs were off another engine's, as a share of the greatest, where outputs could
+	// be off plain TVM's by more because of that (measure.ToleratedShare); 0 where they could not.
+	Doubt float64 `json:"doubt,omitempty"`
 	// Estimate is what the costs say about the whole.
 	Estimate Estimate `json:"estimate"`
 	// Borders are what it costs to bring values to backends and away from them; empty where that costs nothing.
