@@ -249,6 +249,26 @@ def test_a_relay_program_with_open_dimensions(tmp_path):
         hold(ran(model, {"x": x}), [np.maximum(x, 0)])
 
 
+def test_inputs_of_shapes_that_come_again():
+    """What was set before, in more memory, in less, or in the same, is not what is computed."""
+    x, y = (relay.var(name, shape=(relay.Any(), 3)) for name in "xy")
+    module = tvm.IRModule.from_expr(relay.Function([x, y], x + y * relay.const(2.0)))
+    called = {name: {"names": ["n", ""], "domain": [[1, 1000], None]} for name in "xy"}
+    model = export.runnable(relay.transform.InferType()(module), tried=called)
+    many = range(1, 2 * virtual_machine._SHAPES + 20, 2)
+    for turn, count in enumerate((2, 5, 3, 5, 5, 1, *many, *reversed(many), 1000, 2)):
+        x, y = normal(turn, count, 3), normal(turn + 1, 2 * count, 3)[::2]
+        hold(ran(model, {"x": x, "y": y}), [x + 2 * y])
+        with pytest.raises(ValueError, match="is float32"):
+            model.set_input("x", x.astype("float64"))
+        hold(ran(model, {"y": x}), [3 * x])
+    with pytest.raises(ValueError, match="n is 2 in dimension 0 of x, and 5 in dimension 0 of y"):
+        ran(model, {"y": normal(5, 5, 3)})
+    with pytest.raises(ValueError, match="from 1 to 1000"):
+        model.set_input("y", normal(5, 1001, 3))
+    hold(ran(model, {"y": x}), [3 * x])
+
+
 def test_outputs_are_the_callers():
     """Large ones are not copied, but for those that are somebody else's memory."""
     x = relay.var("x", shape=(relay.Any(), 20_000))

@@ -7,6 +7,7 @@ methods it has as well (RATIONALE.md, "Why an Executable stands in front of TVM'
 
 import difflib
 import errno
+import functools
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -248,7 +249,7 @@ class Executable:
             raise errors.InputError(self._no_such_input(name))
         shape, dtype = self.inputs[name]
         array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
-        if str(array.dtype) != dtype:
+        if _type_name(array.dtype) != dtype:
             raise errors.InputError(
                 f"the input {name!r} is {array.dtype}, the model takes {dtype} (convert it with .astype({dtype!r}))"
             )
@@ -307,6 +308,11 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"<collage.Executable: {self.path or 'in this process'}>"
+
+
+@functools.cache
+def _type_name(kind: np.dtype) -> str:
+    return str(kind)  # which numpy works out anew each time
 
 
 def _shown(shape: tuple[int, ...]) -> str:

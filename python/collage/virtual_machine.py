@@ -14,6 +14,7 @@ may be missing.
 """
 
 import json
+import math
 
 import numpy as np
 import tvm
@@ -136,23 +137,68 @@ def _tensor(kind):
 _COPIED = 64 * 1024
 
 
-def _bytes(array):
-    """How large it is; 0 where numpy lacks the type, so that it is converted."""
+def _numpys(name):
+    """Numpy's type of that name; None where it lacks it."""
     try:
-        return int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+        return np.dtype(name)
     except TypeError:
-        return 0
+        return None
 
 
 class _Shared:
-    """The elements of an NDArray for numpy, which holds on to it as long as the array is there."""
+    """The elements of an NDArray of a shape for numpy, which holds on to it as long as the array is there."""
 
-    def __init__(self, array):
+    def __init__(self, array, shape, kind):
         self._array, tensor = array, array.handle.contents
         self.__array_interface__ = {
-            "shape": tuple(array.shape), "typestr": np.dtype(array.dtype).str, "version": 3,
-            "data": (tensor.data + tensor.byte_offset, False),
+            "shape": shape, "typestr": kind.str, "version": 3, "data": (tensor.data + tensor.byte_offset, False),
         }  # fmt: skip
+
+
+# How many shapes of an input are remembered: as many as the runtime of regions has plans for (dnnl_kept_plans.h).
+_SHAPES = 128
+
+
+class _Input:
+    """An input: what it takes, and the NDArray that it has. Its memory stays as long as there is room in it: pages that
+    are new to the process cost as much as what is computed of a small input. So do NDArrays of shapes that come again.
+    """
+
+    def __init__(self, told):
+        self._name, self._dtype, self._domain = told["name"], told["dtype"], told.get("domain")
+        self._dims = [None if size < 0 else size for size in told["shape"]]
+        self._kind = _numpys(self._dtype)
+        self._room = self.array = self.shape = None
+        self._views = {}  # by shape: the NDArray, and numpy's view of it
+
+    def set(self, array):
+        """Take its elements, and say whether they are in another NDArray now. What does not fit raises ValueError."""
+        if (known := self._views.get(array.shape)) and array.dtype == self._kind:
+            before, (self.array, elements) = self.array, known
+            self.shape = array.shape
+            elements[...] = array
+            return self.array is not before
+        if str(array.dtype) != self._dtype or not open_dimensions.fits(self._dims, array.shape):
+            raise errors.InputError(
+                f"the input {self._name} is {self._dtype}{open_dimensions.show(self._dims)}; "
+                f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
+            )
+        if outside := open_dimensions.outside(self._name, self._dims, array.shape, self._domain):
+            raise errors.InputError(outside)
+        self.shape = array.shape
+        if self._kind is None or not array.size:
+            self.array = tvm.nd.array(array)
+            return True
+        if self._room is None or self._room.shape[0] < array.size:
+            self._room = tvm.nd.empty((array.size,), self._dtype)
+            self._views.clear()
+        elif len(self._views) == _SHAPES:
+            self._views.clear()
+        self.array = self._room._create_view(array.shape)
+        elements = np.asarray(_Shared(self.array, array.shape, self._kind))
+        elements[...] = array
+        self._views[array.shape] = self.array, elements
+        return True
 
 
 class Model:
@@ -166,8 +212,11 @@ class Model:
         if is_open and (keep := tvm.get_global_func("collage.runtime.KeepFreedMemory", allow_missing=True)):
             keep()
         self._machine = tvm.runtime.vm.VirtualMachine(module, tvm.cpu(), "naive" if is_open else "pooled")
-        self._values = [None] * len(self.signature["inputs"])
-        self._set = False
+        self._inputs = [_Input(told) for told in self.signature["inputs"]]
+        self._places = {told["name"]: place for place, told in enumerate(self.signature["inputs"])}
+        self._outputs = [(told.get("computed"), _numpys(told["dtype"])) for told in self.signature["outputs"]]
+        self._set = False  # the machine has the inputs' NDArrays
+        self._agreed = set()  # shapes of all inputs that go together
         self.module = self
 
     @staticmethod
@@ -181,42 +230,35 @@ class Model:
     def _place(self, key):
         if isinstance(key, int):
             return key
-        names = [one["name"] for one in self.signature["inputs"]]
-        if key not in names:
-            raise errors.InputError(f"the model has no input {key!r}; its inputs are: {', '.join(names) or 'none'}")
-        return names.index(key)
+        if key not in self._places:
+            raise errors.InputError(
+                f"the model has no input {key!r}; its inputs are: {', '.join(self._places) or 'none'}"
+            )
+        return self._places[key]
 
     def set_input(self, key, value):
         """Set an input, by its name or place; a type or shape that does not fit raises ValueError."""
-        place = self._place(key)
-        told = self.signature["inputs"][place]
         array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
-        dims = [None if size < 0 else size for size in told["shape"]]
-        if str(array.dtype) != told["dtype"] or not open_dimensions.fits(dims, array.shape):
-            raise errors.InputError(
-                f"the input {told['name']} is {told['dtype']}{open_dimensions.show(dims)}; "
-                f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
-            )
-        outside = open_dimensions.outside(told["name"], dims, array.shape, told.get("domain"))
-        if outside:
-            raise errors.InputError(outside)
-        self._values[place] = tvm.nd.array(array)
-        self._set = False
+        if self._inputs[self._place(key)].set(array):
+            self._set = False
 
     def _ready(self):
-        if not self._set:
-            missing = [
-                one["name"] for one, value in zip(self.signature["inputs"], self._values, strict=True) if value is None
-            ]
-            if missing:
-                raise errors.InputError(f"the input {missing[0]} is not set")
-            shapes = {
-                one["name"]: value.shape for one, value in zip(self.signature["inputs"], self._values, strict=True)
-            }
-            if disagreeing := open_dimensions.disagreeing(self.signature["inputs"], shapes):
+        if self._set:
+            return
+        told, arrays = self.signature["inputs"], [one.array for one in self._inputs]
+        missing = [one["name"] for one, array in zip(told, arrays, strict=True) if array is None]
+        if missing:
+            raise errors.InputError(f"the input {missing[0]} is not set")
+        shapes = tuple(one.shape for one in self._inputs)
+        if shapes not in self._agreed:
+            named = {one["name"]: shape for one, shape in zip(told, shapes, strict=True)}
+            if disagreeing := open_dimensions.disagreeing(told, named):
                 raise errors.InputError(disagreeing)
-            self._machine.set_input("main", *self._values)
-            self._set = True
+            if len(self._agreed) == _SHAPES:
+                self._agreed.clear()
+            self._agreed.add(shapes)
+        self._machine.set_input("main", *arrays)
+        self._set = True
 
     def run(self, **inputs):
         """Run the network, on the inputs that were set and on those that are given."""
@@ -226,28 +268,36 @@ class Model:
         self._machine.invoke_stateful("main")
 
     def get_num_inputs(self):
-        return len(self._values)
+        return len(self._inputs)
 
     def get_num_outputs(self):
         return len(self.signature["outputs"])
 
     def get_output(self, index):
-        """What the last run computed, an NDArray of the shape that came out."""
+        """What the last run computed, an NDArray of the shape that came out. One that is an input by another name has
+        its elements until that is set again.
+        """
         return self._machine._get_output(index)
 
     def outputs(self):
         """What the last run computed, as numpy arrays that are the caller's. Large ones are not copied: the machine
         makes them anew in each run.
         """
-        arrays = [self.get_output(index) for index in range(self.get_num_outputs())]
-        taken = {array.handle.contents.data for array in self._values}
+        taken = {one.array.handle.contents.data for one in self._inputs}
         outputs = []
-        for array, told in zip(arrays, self.signature["outputs"], strict=True):
+        for index, (computed, kind) in enumerate(self._outputs):
+            array = self.get_output(index)
             tensor = array.handle.contents
+            shape = tuple(tensor.shape[: tensor.ndim])
+            size = math.prod(shape)
+            if kind is None or not size:
+                outputs.append(array.numpy())
+                continue
             # One that is an input, or another output, by another name is copied, as is what may be a constant.
-            shared = told.get("computed") and tensor.data not in taken and _bytes(array) >= _COPIED
+            shared = computed and tensor.data not in taken and size * kind.itemsize >= _COPIED
             taken.add(tensor.data)
-            outputs.append(np.asarray(_Shared(array)) if shared else array.numpy())
+            elements = np.asarray(_Shared(array, shape, kind))
+            outputs.append(elements if shared else elements.copy())
         return outputs
 
     def get_input_info(self):
