@@ -5,6 +5,7 @@ import gc
 import itertools
 import json
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
@@ -267,6 +268,19 @@ def test_inputs_of_shapes_that_come_again():
     with pytest.raises(ValueError, match="from 1 to 1000"):
         model.set_input("y", normal(5, 1001, 3))
     hold(ran(model, {"y": x}), [3 * x])
+
+
+def test_inputs_of_a_type_that_numpy_has_of_others():
+    """Bfloat16's is another package's, and raw bytes to numpy's own interface."""
+    x, turn = relay.var("x", shape=(2, 3), dtype="bfloat16"), relay.var("turn", shape=(), dtype="bool")
+    function = relay.Function([turn, x], relay.If(turn, relay.reshape(x, [3, 2]), relay.reshape(x, [3, 2])))
+    model = export.runnable(relay.transform.InferType()(tvm.IRModule.from_expr(function)))
+    assert isinstance(model, virtual_machine.Model)
+    for factor in (1, 2, 3):
+        data = (factor * np.arange(6).reshape(2, 3)).astype(ml_dtypes.bfloat16)
+        model.run(turn=np.array(True), x=data)
+        (got,) = model.outputs()
+        assert got.tolist() == data.view("uint16").reshape(3, 2).tolist()
 
 
 def test_outputs_are_the_callers():

@@ -74,6 +74,17 @@ def imported(result):
     return json.loads(result.stdout)["import_check"]
 
 
+def test_doubt_is_a_share_of_the_greatest_of_all_outputs():
+    """So are tolerances: what is a large share of a small output would be all of it, of a large one."""
+    large, small, words = np.array([100.0, -1000.0], "float32"), np.array([1.0, np.inf], "float32"), np.array([7])
+    off = [large, small + np.float32(1e-3), words + 1]
+    assert check.doubt(off, [large, small, words]) == pytest.approx(1e-6, rel=1e-3)
+    assert check.witnessed(off[:2], [large, small], False)[0] == pytest.approx(1e-3, rel=1e-3)
+    assert check.doubt([large + 1, small, words], [large, small, words]) == pytest.approx(1e-3)
+    assert check.doubt([words + 1], [words]) == 0
+    assert check.doubt([0 * large], [0 * large]) == 0
+
+
 @pytest.mark.parametrize("checked", [True, False])
 def test_networks_may_be_as_far_off_as_plain_tvm_is(compiled, command, tmp_path, checked):
     """TVM adds a million numbers one after the other: it is the one that is off, and another engine knows."""

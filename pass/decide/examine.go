@@ -43,9 +43,7 @@ func (c *decision) examinePlain() error {
 	}
 	return c.examine(func(t witness.Testimony) (witness.Agreement, error) {
 		agreement, err := c.graph.lane.Agree(c.ctx, e, t)
-		if err == nil && !t.Loose {
-			c.plainDoubt = agreement.Share
-		}
+		c.plainDoubt = agreement.Doubt
 		return agreement, err
 	})
 }

@@ -193,6 +193,7 @@ type networkAgreeMessage struct {
 type networkAgreeResult struct {
 	Share    float64 `json:"max_error_share"`
 	Mismatch string  `json:"mismatch"`
+	Doubt    float64 `json:"doubt"`
 }
 
 // Agree runs an executable on the inputs that another engine was given, and compares the outputs with that one's
@@ -219,6 +220,9 @@ func (n *Networks) Agree(ctx context.Context, model string, t witness.Testimony)
 			return &witness.DisagreementError{Engine: t.Engine, Mismatch: result.Mismatch}
 		}
 		agreement.Share = result.Share
+		if !t.Loose {
+			agreement.Doubt = result.Doubt
+		}
 		return nil
 	})
 	return agreement, err

@@ -40,6 +40,9 @@ type Agreement struct {
 	Engine string `json:"engine,omitempty"`
 	// Share is the largest difference, as a share of the greatest value of its output.
 	Share float64 `json:"max_error_share"`
+	// Doubt is that of outputs of floating point, as a share of the greatest value of all outputs; 0 where they are
+	// known to be rounded to whole numbers on the way (Testimony.Loose).
+	Doubt float64 `json:"-"`
 	// Otherwise is what an engine answers that was asked first and does not agree; "" where the first one does.
 	Otherwise string `json:"otherwise,omitempty"`
 	// Unchecked says why nothing was compared; "" where it was.

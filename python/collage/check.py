@@ -91,8 +91,12 @@ def tolerances(request, expected):
     "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
     beside the greatest value has no digits of its own.
     """
-    scale = max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0)
-    return request.get("rtol") or 0.0, (request.get("atol_of_greatest") or 0.0) * scale
+    return request.get("rtol") or 0.0, (request.get("atol_of_greatest") or 0.0) * _greatest(expected)
+
+
+def _greatest(arrays):
+    """The greatest absolute value of some arrays."""
+    return max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in arrays if o.size), default=0.0)
 
 
 # How far a network as TVM read it may be from what another engine makes of the same file, as a share of an output's
@@ -127,6 +131,21 @@ def witnessed(got, answers, loose):
             return math.inf, _named(mismatch, number)
         largest = max(largest, error / scale if scale else 0.0)
     return largest, None
+
+
+def doubt(got, answers):
+    """How far outputs are off another engine's as a share of the greatest of all of them, which is what tolerances are
+    a share of; of outputs of floating point alone.
+    """
+    pairs = [(one, other) for one, other in zip(got, answers, strict=True) if other.dtype.kind == "f"]
+    with np.errstate(invalid="ignore"):
+        apart = [one.astype("float64") - other.astype("float64") for one, other in pairs]
+    scale = _greatest(map(_finite, answers))
+    return _greatest(map(_finite, apart)) / scale if scale else 0.0
+
+
+def _finite(array):
+    return np.where(np.isfinite(array), array, 0)
 
 
 def _named(mismatch, number):

@@ -202,8 +202,9 @@ class Networks:
     def agree(self, request):
         """Hold the outputs of "model" against those that another engine gave for the same inputs (collage.witness).
 
-        "answers" is the engine's file, "loose" as it said. Gives {"max_error_share", "mismatch"}: the largest
-        difference as a share of the greatest value of its output, and where they differ by too much, None otherwise.
+        "answers" is the engine's file, "loose" as it said. Gives {"max_error_share", "mismatch", "doubt"}: the
+        largest difference as a share of the greatest value of its output, and where they differ by too much, None
+        otherwise; check.doubt, 0 where they do.
         """
         with np.load(request["answers"]) as archive:
             answers, given = witness.answers(archive)
@@ -213,7 +214,9 @@ class Networks:
         else:
             got = self._expected(model, seed)
         share, mismatch = check.witnessed(got, answers, request.get("loose"))
-        return {"max_error_share": 0.0 if mismatch else share, "mismatch": mismatch}
+        if mismatch:
+            return {"max_error_share": 0.0, "mismatch": mismatch, "doubt": 0.0}
+        return {"max_error_share": share, "mismatch": None, "doubt": check.doubt(got, answers)}
 
     def watch(self, request):
         """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results",

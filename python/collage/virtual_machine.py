@@ -138,11 +138,12 @@ _COPIED = 64 * 1024
 
 
 def _numpys(name):
-    """Numpy's type of that name; None where it lacks it."""
+    """Numpy's type of that name; None where it lacks it, or has it of another package's (bfloat16), as raw bytes."""
     try:
-        return np.dtype(name)
+        kind = np.dtype(name)
     except TypeError:
         return None
+    return None if kind.kind == "V" else kind
 
 
 class _Shared:

@@ -144,22 +144,7 @@ func (f *fixer) reshape(r *relay.Rewriter, id relay.NodeID) {
 		for _, extent := range f.told.Nodes[id].Type.Shape {
 			shape = append(shape, extent)
 		}
-		v, err := bridge.Global("relay.op._make.reshape", now[0], shape, true)
-		if err != nil {
-			return nil, err
-		}
-		call, err := v.Object()
-		if err != nil {
-			return nil, err
-		}
-		span, err := f.g.Handle(id).Attr("span")
-		if err != nil {
-			return nil, err
-		}
-		if v, err = bridge.Global("relay.ir.CallWithFields", call, nil, nil, nil, nil, nil, span); err != nil {
-			return nil, err
-		}
-		return v.Object()
+		return calledFor(f.g.Handle(id), "relay.op._make.reshape", now[0], shape, true)
 	})
 }
 

@@ -24,18 +24,15 @@ type alike struct {
 }
 
 // reshapeLike gives of a reshape that newShape cannot write which dimensions it replaces, in order, by those of other
-// tensors, and the shape that it has then, of which newShape writes the rest. false where no tensors are found.
-func (a *Analysis) reshapeLike(id relay.NodeID, from, to Extents) (steps []alike, then Extents, ok bool) {
+// tensors, and what newShape writes of the rest; nil where that is done then. false where no tensors are found.
+func (a *Analysis) reshapeLike(id relay.NodeID, from, to Extents) (steps []alike, rest []any, ok bool) {
 	groups, ok := grouped(from, to)
 	if !ok {
 		return nil, nil, false
 	}
-	then = slices.Clone(from)
+	then := slices.Clone(from)
 	moved := 0 // how many dimensions there are more than in from, in front of the group
 	for _, group := range groups {
-		if _, ok := newShape(then, to); ok {
-			return steps, then, len(steps) > 0
-		}
 		wanted := to[group.to.Begin:group.to.End]
 		if from[group.from.Begin:group.from.End].Equal(wanted) {
 			continue
@@ -45,10 +42,15 @@ func (a *Analysis) reshapeLike(id relay.NodeID, from, to Extents) (steps []alike
 			steps = append(steps, alike{like: like, lhs: lhs, rhs: relay.AxisRange{Begin: at, End: at + len(wanted)}})
 			then = slices.Concat(then[:lhs.Begin], wanted, then[lhs.End:])
 			moved += len(wanted) - (group.from.End - group.from.Begin)
+			if then.Equal(to) {
+				return steps, nil, true
+			}
+			if rest, ok := newShape(then, to); ok {
+				return steps, rest, true
+			}
 		}
 	}
-	_, ok = newShape(then, to)
-	return steps, then, ok && len(steps) > 0
+	return nil, nil, false
 }
 
 // group are dimensions of as many items before a reshape and after it.
@@ -131,11 +133,10 @@ var movements = []string{"reshape", "dyn.reshape", "reshape_like", "transpose", 
 
 // writeLike replaces a dyn.reshape by reshapes that are like other tensors; false where it cannot be written so.
 func (s *settler) writeLike(id relay.NodeID, n *relay.Node, from, to Extents) bool {
-	steps, then, ok := s.reshapeLike(id, from, to)
+	steps, rest, ok := s.reshapeLike(id, from, to)
 	if !ok {
 		return false
 	}
-	last, _ := newShape(then, to)
 	deps := []relay.NodeID{n.Inputs[0]}
 	for _, step := range steps {
 		deps = append(deps, step.like)
@@ -149,10 +150,10 @@ func (s *settler) writeLike(id relay.NodeID, n *relay.Node, from, to Extents) bo
 				return nil, err
 			}
 		}
-		if then.Equal(to) {
+		if rest == nil {
 			return value, nil
 		}
-		return s.called(id, "relay.op._make.reshape", value, last, false)
+		return s.called(id, "relay.op._make.reshape", value, rest, false)
 	})
 	return true
 }

@@ -300,6 +300,16 @@ func (s *settler) instead(id relay.NodeID, deps []relay.NodeID, function string,
 
 // called is what a function of TVM's makes of arguments, with the span of the node that it stands for.
 func (s *settler) called(id relay.NodeID, function string, args ...any) (*bridge.Object, error) {
+	out, err := calledFor(s.g.Handle(id), function, args...)
+	if err == nil {
+		s.made = append(s.made, out)
+	}
+	return out, err
+}
+
+// calledFor is what a function of TVM's makes of arguments, with the span of the expression that it stands for. It is
+// the caller's.
+func calledFor(expr *bridge.Object, function string, args ...any) (*bridge.Object, error) {
 	v, err := bridge.Global(function, args...)
 	if err != nil {
 		return nil, err
@@ -308,19 +318,15 @@ func (s *settler) called(id relay.NodeID, function string, args ...any) (*bridge
 	if err != nil {
 		return nil, err
 	}
-	s.made = append(s.made, call)
-	span, err := s.g.Handle(id).Attr("span")
+	defer call.Release()
+	span, err := expr.Attr("span")
 	if err != nil {
 		return nil, err
 	}
 	if v, err = bridge.Global("relay.ir.CallWithFields", call, nil, nil, nil, nil, nil, span); err != nil {
 		return nil, err
 	}
-	out, err := v.Object()
-	if err == nil {
-		s.made = append(s.made, out)
-	}
-	return out, err
+	return v.Object()
 }
 
 // constantItems puts a constant in the place of a shape, or of a part of one, that is the same whatever the open
