@@ -44,7 +44,12 @@ type sensitivity struct {
 	share [][]float64
 	// seen are the networks that were measured.
 	seen []measuredError
-	// caution is by which factor the square of one of these was further off than is believed at most; 1 where none was.
+	// surprise is by which factor the square of the last of these that was believed to be allowed before it ran was
+	// further off than was believed then; 0 where none was so. Of placements with a price for errors those are found
+	// whose operators add more than is believed, and what is found next will be more of the same.
+	surprise float64
+	// caution is by which factor the square of one of these was further off than is believed now at most, or surprise; 1
+	// where none was.
 	caution float64
 	// solve is place.Solve, but for tests.
 	solve func(options []place.Option, tree *place.Tree) (*place.Solution, error)
@@ -157,8 +162,22 @@ func (n *sensitivity) observe(t *Trial) {
 	if !slices.ContainsFunc(parts, func(list []part) bool { return len(list) > 0 }) {
 		return
 	}
-	n.seen = append(n.seen, measuredError{parts, n.squared(t.Cost.Network.Errors.In(n.limit.Measure))})
+	square := n.squared(t.Cost.Network.Errors.In(n.limit.Measure))
+	if believed := n.sum(parts); len(n.seen) > 0 && believed > 0 && believed <= n.squared(n.limit.Most) {
+		n.surprise = square / believed
+	}
+	n.seen = append(n.seen, measuredError{parts, square})
 	n.fit()
+}
+
+// calm forgets the surprise; false where there is none.
+func (n *sensitivity) calm() bool {
+	if n == nil || n.surprise == 0 {
+		return false
+	}
+	n.surprise = 0
+	n.fit()
+	return true
 }
 
 const (
@@ -218,9 +237,10 @@ func (n *sensitivity) fit() {
 	n.caution = 1
 	for _, m := range n.seen {
 		if sum := n.sum(m.parts); sum > 0 {
-			n.caution = min(mostCaution, max(n.caution, m.square/sum))
+			n.caution = max(n.caution, m.square/sum)
 		}
 	}
+	n.caution = min(mostCaution, max(n.caution, n.surprise))
 }
 
 // narrowing is that of a part, by its place among narrowings.

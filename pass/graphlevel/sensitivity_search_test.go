@@ -172,6 +172,53 @@ func TestFeedbackGoesOnUntilOneMayBeKept(t *testing.T) {
 	assert.Positive(t, repaired)
 }
 
+// bordered has values rounded where they go from one to the other, too, which no operator's share says.
+type bordered struct {
+	rounding
+	adds float64
+}
+
+func (b *bordered) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
+	return b.rounding.Measure(ctx, placements, best, func(i int, c cost.Cost) error {
+		f, on := &b.space.Functions[0], map[relay.NodeID]string{}
+		for _, k := range placements[i].Chosen[0] {
+			for _, v := range f.Set.Candidates[k].Nodes {
+				on[v] = f.Set.Candidates[k].Backend
+			}
+		}
+		square := c.Network.Errors.L2 * c.Network.Errors.L2
+		for v := range on {
+			if next, is := on[v+1]; is && next != on[v] {
+				square += b.adds
+			}
+		}
+		c.Network.Errors.L2 = math.Sqrt(square)
+		return taken(i, c)
+	})
+}
+
+// What is off by more than was believed is followed by what is believed to be off by as much less: where mixtures are
+// further off than their operators explain, something narrow is kept all the same.
+func TestSurprisesAreHeeded(t *testing.T) {
+	t.Parallel()
+	const searches = 40
+	nothing := 0
+	for seed := range uint64(searches) {
+		s := narrowable(t, rand.New(rand.NewPCG(seed, 6)), 24)
+		seeds := []Seed{{Name: "tvm", Placement: singles(s, func(int) string { return "tvm" })},
+			{Name: "slim", Placement: singles(s, func(int) string { return "slim" })}}
+		adds := func(relay.NodeID) float64 { return 1e-6 }
+		r, err := Search(context.Background(), s, seeds, &bordered{rounding{s, adds}, 1e-6}, Options{Trials: 8, Batch: 1,
+			Limit: cost.Limit{Most: 0.75 * math.Sqrt(24*1e-6), Measure: cost.L2}})
+		require.NoError(t, err)
+		if r.Trials[r.Best()[0]].Placement.Outlined() == 0 {
+			nothing++
+		}
+	}
+	assert.Less(t, nothing, searches/4, "kept nothing narrow; it would be 24 of them")
+}
+
 // What is believed to be allowed and faster than what may not be kept needs no stand-in before it.
 func TestWhatIsBetterThanAStandIn(t *testing.T) {
 	t.Parallel()
