@@ -327,6 +327,8 @@ def test_what_is_said_of_a_result_for_go_to_judge():
     assert not unlike and told["wrong"] == 0 and told["l2"] == pytest.approx(0.01, rel=1e-3)
     assert seen([right * 1.01], rtol=0.005)[1]["wrong"] == 50 and "l2" not in seen([right])[1]
     assert seen([right + 0.01], atol_of_greatest=0.02)[1]["wrong"] == 0
+    masked = np.append(right, np.float32(-np.inf))  # which is no value to take a share of
+    assert check.seen([masked + np.float32(0.01)], [masked], {"atol_of_greatest": 1e-3})["each"][0]["wrong"] == 50
     other = right.copy()
     other[7] = 4
     _, told = seen([other], rtol=1e-3, narrow=True)

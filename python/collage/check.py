@@ -95,8 +95,8 @@ def tolerances(request, expected):
 
 
 def _greatest(arrays):
-    """The greatest absolute value of some arrays."""
-    return max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in arrays if o.size), default=0.0)
+    """The greatest absolute value of some arrays that is a number and no infinity."""
+    return max((float(np.abs(_finite(o.astype("float64"))).max()) for o in arrays if o.size), default=0.0)
 
 
 # How far a network as TVM read it may be from what another engine makes of the same file, as a share of an output's
@@ -140,8 +140,8 @@ def doubt(got, answers):
     pairs = [(one, other) for one, other in zip(got, answers, strict=True) if other.dtype.kind == "f"]
     with np.errstate(invalid="ignore"):
         apart = [one.astype("float64") - other.astype("float64") for one, other in pairs]
-    scale = _greatest(map(_finite, answers))
-    return _greatest(map(_finite, apart)) / scale if scale else 0.0
+    scale = _greatest(answers)
+    return _greatest(apart) / scale if scale else 0.0
 
 
 def _finite(array):
