@@ -11,6 +11,7 @@ import pytest
 import tvm
 from collage import export, frontends, open_dimensions, region, transform, virtual_machine
 from onnx_networks import INT, answers, hold, node, normal, ran, values, weights, write
+from placed import place, usable
 from tvm import relay
 
 
@@ -268,6 +269,43 @@ def test_inputs_of_shapes_that_come_again():
     with pytest.raises(ValueError, match="from 1 to 1000"):
         model.set_input("y", normal(5, 1001, 3))
     hold(ran(model, {"y": x}), [3 * x])
+
+
+@pytest.mark.parametrize("backend", ["tvm", "dnnl", "native", "onnxruntime", "openvino"])
+def test_large_inputs_are_read_where_they_are(backend):
+    """Wherever they lie, where only regions read them, and else where TVM's kernels may; small ones are copied."""
+    if backend not in usable():
+        pytest.skip(f"the {backend} backend is not usable here")
+    x, weight = relay.var("x", shape=(relay.Any(), 32)), normal(1, 16, 32)
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, relay.const(weight)))))
+    model = export.runnable(place(transform.Normalise()(module), backend))
+
+    def lying(beside, rows):
+        """Elements so many bytes behind a place that is aligned."""
+        room = np.empty(rows * 32 * 4 + 128, "uint8")
+        begin = -room.ctypes.data % 64 + beside
+        elements = room[begin : begin + rows * 32 * 4].view("float32").reshape(rows, 32)
+        elements[...] = normal(rows + beside, rows, 32)
+        return elements
+
+    for beside, rows in ((0, 1000), (4, 1000), (0, 1001), (16, 1001), (0, 1000), (0, 10), (16, 10)):
+        data = lying(beside, rows)
+        before = data.copy()
+        for given in (data, data[::2]):
+            model.lend_input("x", given)
+            model.run()
+            hold(model.outputs(), [np.maximum(given @ weight.T, 0)])
+        model.lend_input("x", data)
+        data *= 2
+        model.run()
+        is_read_there = rows > 10 and (backend != "tvm" or beside == 0)
+        hold(model.outputs(), [np.maximum((data if is_read_there else before) @ weight.T, 0)])
+        model.set_input("x", data)
+        data *= 0
+        model.run()
+        hold(model.outputs(), [np.maximum(2 * before @ weight.T, 0)])
+    with pytest.raises(ValueError, match="is float32"):
+        model.lend_input("x", np.zeros((1000, 32)))
 
 
 def test_inputs_of_a_type_that_numpy_has_of_others():

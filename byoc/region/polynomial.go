@@ -47,7 +47,7 @@ func fit(samples []*sample, k int, monomials [][]int64) ([][]int64, error) {
 	for i, one := range samples {
 		row := make([]*big.Rat, len(monomials)+1)
 		for m, monomial := range monomials {
-			row[m] = new(big.Rat).SetInt64(polynomialAt([][]int64{append([]int64{1}, monomial...)}, one.sizes))
+			row[m] = new(big.Rat).SetInt64(polynomialAt([][]int64{append([]int64{1}, monomial...)}, one.all))
 		}
 		row[len(monomials)] = new(big.Rat).SetInt64(one.numbers[k])
 		rows[i] = row

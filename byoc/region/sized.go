@@ -24,14 +24,22 @@ const mostApart = 3
 const extraSamples = 4
 
 // sized is what an engine that knows sizes is given for a region with open dimensions: what it is told depends on them
-// only by numbers, which are polynomials of them.
+// only by numbers, which are polynomials of them and of quotients of them.
 type sized struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	// Sizes says where each size is found: input, dimension.
 	Sizes [][2]int `json:"sizes"`
+	// Quotients are further sizes behind these, each of those before it.
+	Quotients []sizedQuotient `json:"quotients,omitempty"`
 	// Texts are one for all sizes, and before it others for those of which some are 1.
 	Texts []sizedText `json:"texts"`
+}
+
+// sizedQuotient is a number of terms as sizedText's, over the sizes before it, divided by a number and rounded down.
+type sizedQuotient struct {
+	Of [][]int64 `json:"of"`
+	By int64     `json:"by"`
 }
 
 // sizedText is the text where the sizes in Ones are 1, and no other is: Pieces with a number behind each but the last.
@@ -49,8 +57,8 @@ func emitSized(p *Program, emit Emitter) (text []byte, fixed *Program, constants
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s := &sampler{p: p, emit: emit, analysis: a, dimensions: a.Open(), known: map[string]*sample{}}
-	out := sized{Format: "collage-sized", Version: sizedForm}
+	s := &sampler{p: p, emit: emit, analysis: a, dimensions: a.Open(), derived: a.Derived(), known: map[string]*sample{}}
+	out := sized{Format: "collage-sized", Version: sizedForm, Quotients: s.quotients()}
 	if out.Sizes, err = s.places(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -76,17 +84,19 @@ type sampler struct {
 	emit       Emitter
 	analysis   *symbolic.Analysis
 	dimensions []symbolic.Dimension
+	derived    []symbolic.Derived
 	known      map[string]*sample
 	first      *sample
 }
 
-// sample is what the engine is told where dimensions have these sizes, in order.
+// sample is what the engine is told where dimensions have these sizes, in order; all has those that are derived behind
+// them.
 type sample struct {
-	sizes     []int64
-	program   *Program
-	constants []ValueID
-	pieces    []string
-	numbers   []int64
+	sizes, all []int64
+	program    *Program
+	constants  []ValueID
+	pieces     []string
+	numbers    []int64
 }
 
 // places finds for each open dimension where an input has it.
@@ -175,7 +185,14 @@ func (s *sampler) at(sizes []int64) (*sample, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	one := &sample{sizes: sizes, program: p, constants: constants}
+	one := &sample{sizes: sizes, all: slices.Clone(sizes), program: p, constants: constants}
+	for i := range s.derived {
+		size, err := s.derived[i].At(named)
+		if err != nil {
+			return nil, err
+		}
+		one.all = append(one.all, size)
+	}
 	one.pieces, one.numbers = cut(text)
 	s.known[key] = one
 	if s.first == nil {
@@ -247,9 +264,13 @@ func (s *sampler) text(ones []int) (*sizedText, error) {
 		}
 		free = append(free, i)
 	}
-	monomials := monomialsOf(len(s.dimensions), free)
+	monomials := monomialsOf(len(s.dimensions)+len(s.derived), free)
+	more := extraSamples
+	if len(s.derived) > 0 {
+		more += remainders
+	}
 	var samples []*sample
-	for number := range len(monomials) + extraSamples {
+	for number := range len(monomials) + more {
 		sizes := s.sizes(ones, least, number)
 		if slices.ContainsFunc(samples, func(one *sample) bool { return slices.Equal(one.sizes, sizes) }) {
 			continue
@@ -273,8 +294,11 @@ func (s *sampler) text(ones []int) (*sizedText, error) {
 		}
 		terms, err := fit(samples, k, monomials)
 		if err != nil {
-			return nil, fmt.Errorf("a number that the engine is told, behind %q, is no polynomial of the sizes: %w",
-				lastOf(samples[0].pieces[k]), err)
+			var found bool
+			if terms, found = s.fitDerived(samples, k, free); !found {
+				return nil, fmt.Errorf("a number that the engine is told, behind %q, is no polynomial of the sizes: %w",
+					lastOf(samples[0].pieces[k]), err)
+			}
 		}
 		out.Numbers = append(out.Numbers, terms)
 	}
@@ -309,6 +333,9 @@ func (s *sampler) sizes(ones []int, least []int64, number int) []int64 {
 			sizes[i] = d.Most
 		default:
 			sizes[i] = sampled[d.Name]
+			if len(s.derived) > 0 {
+				sizes[i] = shifted(sizes[i], int64(number*(2*i+1))%remainders, least[i], d.Most)
+			}
 		}
 	}
 	return sizes
@@ -327,7 +354,7 @@ func (s *sampler) unlikeLast(texts []sizedText) ([]sizedText, error) {
 	for i := range texts[:len(texts)-1] {
 		same := true
 		for _, one := range s.known {
-			if s.isOf(one, texts[i].Ones) && last.at(one.sizes) != texts[i].at(one.sizes) {
+			if s.isOf(one, texts[i].Ones) && last.at(one.all) != texts[i].at(one.all) {
 				same = false
 			}
 		}

@@ -60,10 +60,19 @@ func written(t *testing.T, text []byte) sized {
 func (s *sized) at(sizes ...int64) string {
 	for _, t := range s.Texts {
 		if !slices.ContainsFunc(t.Ones, func(i int) bool { return sizes[i] != 1 }) {
-			return t.at(sizes)
+			return t.at(s.all(sizes))
 		}
 	}
 	return "none"
+}
+
+// all are sizes with their quotients, as the runtime works them out.
+func (s *sized) all(sizes []int64) []int64 {
+	all := slices.Clone(sizes)
+	for _, q := range s.Quotients {
+		all = append(all, polynomialAt(q.Of, all)/q.By)
+	}
+	return all
 }
 
 // What is written for all sizes is at each of them what would be written for that.
@@ -90,6 +99,52 @@ func TestATextForAllSizes(t *testing.T) {
 		want, _, err := shapes(one)
 		require.NoError(t, err)
 		require.Equal(t, string(want), out.at(batch, length))
+	}
+}
+
+// strided is a region of x [batch, 4, height, width] whose windows are two apart, twice, and three apart along the width,
+// with the places that are left as rows behind one more.
+func strided() *relay.Graph {
+	m := relay.NewGraph("r")
+	open := relay.AnyDim
+	x := m.Var([]int64{open, 4, open, open}, "float32")
+	window := func(v relay.NodeID, along int64) relay.NodeID {
+		return m.Call("nn.conv2d", tensor(open, 4, open, open), map[string]any{"strides": []int64{2, along},
+			"padding": []int64{1, 1, 1, 1}, "dilation": []int64{1, 1}, "groups": int64(1), "data_layout": "NCHW",
+			"kernel_layout": "OIHW", "channels": int64(4), "kernel_size": []int64{3, 3}}, v,
+			m.Const([]int64{4, 4, 3, 3}, "float32"))
+	}
+	v := window(m.Call("nn.relu", tensor(open, 4, open, open), nil, window(x, 3)), 1)
+	rows := m.Call("reshape", tensor(open, 4, open), map[string]any{"newshape": []int64{0, 0, -1}}, v)
+	more := m.Call("nn.pad", tensor(open, 4, open), map[string]any{"pad_width": [][]int64{{0, 0}, {0, 0}, {1, 0}},
+		"pad_mode": "constant"}, rows, m.Const(nil, "float32"))
+	g := m.Finish(more)
+	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "batch", Most: 30}, {},
+		{Name: "height", Least: 1}, {Name: "width", Least: 1, Most: 60}}}.Text()}
+	return g
+}
+
+// Where windows are two or three apart, how many there are is a quotient of a size.
+func TestATextForAllSizesOfWhatIsDivided(t *testing.T) {
+	p, err := OpenFromGraph(strided(), "r")
+	require.NoError(t, err)
+	text, _, constants, err := emitSized(p, shapes)
+	require.NoError(t, err)
+	require.Len(t, constants, 3)
+	out := written(t, text)
+	require.NotEmpty(t, out.Quotients)
+	a, err := symbolic.AnalyseNamed(p.Graph)
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 400 {
+		batch, height, width := 1+r.Int64N(30), 1+r.Int64N(3000), 1+r.Int64N(60)
+		g, err := a.Fixed(map[string]int64{"batch": batch, "height": height, "width": width})
+		require.NoError(t, err)
+		one, err := FromGraph(g, "r")
+		require.NoError(t, err)
+		want, _, err := shapes(one)
+		require.NoError(t, err)
+		require.Equal(t, string(want), out.at(batch, height, width), "%d x %d x %d", batch, height, width)
 	}
 }
 
@@ -209,7 +264,7 @@ func TestFit(t *testing.T) {
 		var samples []*sample
 		for range len(monomials) + extraSamples {
 			sizes := []int64{1 + r.Int64N(500), 1 + r.Int64N(500)}
-			samples = append(samples, &sample{sizes: sizes, numbers: []int64{polynomialAt(terms, sizes)}})
+			samples = append(samples, &sample{all: sizes, numbers: []int64{polynomialAt(terms, sizes)}})
 		}
 		got, err := fit(samples, 0, monomials)
 		require.NoError(t, err)
@@ -222,7 +277,7 @@ func TestFit(t *testing.T) {
 	require.Equal(t, [][]int64{{0, 0}, {0, 1}, {0, 2}}, monomials)
 	var samples []*sample
 	for _, size := range []int64{1, 2, 3, 4} {
-		samples = append(samples, &sample{sizes: []int64{1, size}, numbers: []int64{size}})
+		samples = append(samples, &sample{all: []int64{1, size}, numbers: []int64{size}})
 	}
 	terms, err := fit(samples, 0, monomials)
 	require.NoError(t, err)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_sized_text.h"
 
-#include <picojson.h>
-
 #include <cmath>
 #include <stdexcept>
 
@@ -45,6 +43,23 @@ int64_t Whole(const picojson::value& value, const char* name) {
 
 }  // namespace
 
+std::vector<SizedText::Term> SizedText::ReadTerms(const picojson::value& value, size_t num_sizes) {
+  std::vector<Term> terms;
+  for (const picojson::value& written : List(value, "a number")) {
+    const picojson::array& parts = List(written, "a term");
+    if (parts.size() != num_sizes + 1) Fail("a term has not an exponent for each size");
+    Term term;
+    term.factor = Whole(parts[0], "a factor");
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const int64_t exponent = Whole(parts[i], "an exponent");
+      if (exponent < 0 || exponent > 8) Fail("an exponent is out of range");
+      term.exponents.push_back(exponent);
+    }
+    terms.push_back(std::move(term));
+  }
+  return terms;
+}
+
 bool SizedText::Is(const std::string& text) { return text.compare(0, sizeof kBegin - 1, kBegin) == 0; }
 
 SizedText::SizedText(const std::string& text, size_t num_inputs) {
@@ -79,9 +94,16 @@ SizedText::SizedText(const std::string& text, size_t num_inputs) {
     }
     places_.emplace_back(input, dimension);
   }
+  if (root.contains("quotients")) {
+    for (const picojson::value& value : List(Get(root, "quotients"), "quotients")) {
+      Quotient one{ReadTerms(Get(value, "of"), num_sizes()), Whole(Get(value, "by"), "a divisor")};
+      if (one.by < 1) Fail("a divisor is out of range");
+      quotients_.push_back(std::move(one));
+    }
+  }
   for (const picojson::value& value : List(Get(root, "texts"), "texts")) {
     Text one;
-    one.ones.resize(places_.size());
+    one.ones.resize(num_sizes());
     for (const picojson::value& index : List(Get(value, "ones"), "ones")) {
       const int64_t at = Whole(index, "ones");
       if (at < 0 || static_cast<size_t>(at) >= places_.size()) Fail("ones has a size that is not there");
@@ -92,20 +114,7 @@ SizedText::SizedText(const std::string& text, size_t num_inputs) {
       one.pieces.push_back(piece.get<std::string>());
     }
     for (const picojson::value& number : List(Get(value, "numbers"), "numbers")) {
-      std::vector<Term> terms;
-      for (const picojson::value& written : List(number, "a number")) {
-        const picojson::array& parts = List(written, "a term");
-        if (parts.size() != places_.size() + 1) Fail("a term has not an exponent for each size");
-        Term term;
-        term.factor = Whole(parts[0], "a factor");
-        for (size_t i = 1; i < parts.size(); ++i) {
-          const int64_t exponent = Whole(parts[i], "an exponent");
-          if (exponent < 0 || exponent > 8) Fail("an exponent is out of range");
-          term.exponents.push_back(exponent);
-        }
-        terms.push_back(std::move(term));
-      }
-      one.numbers.push_back(std::move(terms));
+      one.numbers.push_back(ReadTerms(number, num_sizes()));
     }
     if (one.pieces.size() != one.numbers.size() + 1) Fail("there is not one piece more than numbers");
     texts_.push_back(std::move(one));
@@ -120,6 +129,11 @@ void SizedText::SizesOf(const std::vector<const DLTensor*>& inputs, std::vector<
       Fail("a size is of a dimension that is not there");
     sizes->push_back(inputs[input]->shape[dimension]);
   }
+  for (const Quotient& one : quotients_) {
+    const int64_t dividend = Sum(one.of, *sizes);
+    if (dividend < 0) throw std::runtime_error("the region was not written for these sizes");
+    sizes->push_back(dividend / one.by);
+  }
 }
 
 int64_t SizedText::Sum(const std::vector<Term>& terms, const std::vector<int64_t>& sizes) {
@@ -127,7 +141,7 @@ int64_t SizedText::Sum(const std::vector<Term>& terms, const std::vector<int64_t
   for (const Term& term : terms) {
     int64_t product = term.factor;
     bool fits = true;
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    for (size_t i = 0; i < term.exponents.size(); ++i) {
       for (int64_t k = 0; k < term.exponents[i]; ++k) {
         fits = fits && !__builtin_mul_overflow(product, sizes[i], &product);
       }

@@ -86,8 +86,8 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 			refusal.Reason = "a dimension is known only when it has been computed"
 		case !p.all(c.Nodes, fixed.analysis.Agree):
 			refusal.Reason = "sizes that have to be the same are not known to be"
-		case !p.all(c.Nodes, fixed.analysis.Polynomial):
-			refusal.Reason = "a size of its result is no polynomial of the open ones"
+		case !p.all(c.Nodes, fixed.analysis.Told):
+			refusal.Reason = "a size of its result is neither a polynomial of the open ones nor a quotient of such by a number"
 		case border != nil:
 			refusal.Reason = border.Error()
 		default:

@@ -76,7 +76,7 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{"dnnl.relu": "the backend takes it at some sizes of the open dimensions alone",
 		"dnnl.argwhere": "a dimension is known only when it has been computed", "dnnl.tanh": "never",
-		"dnnl.slice": "a size of its result is no polynomial of the open ones"}, reasons)
+		"dnnl.slice": "a size of its result is neither a polynomial of the open ones nor a quotient of such by a number"}, reasons)
 }
 
 // What reads another tensor for its sizes is a reshape where these are fixed, and reads that tensor where they are open.

@@ -93,7 +93,8 @@ class Executable:
 
         The inputs are arrays of numpy's, TVM's, or of anything that numpy makes one of, by name, as a dictionary, by
         keyword, or both: all of them, of the shapes and element types of ``inputs``; nothing is converted. Without any
-        it runs on those of the run before, or that ``set_input`` set. Raises ValueError for inputs that are missing,
+        it runs on those of the run before, or that ``set_input`` set; where sizes are open on what large ones hold by
+        then, which it reads where they are. Raises ValueError for inputs that are missing,
         that it does not have, or that do not fit; TypeError where ``inputs`` is no dictionary.
         """
         self._set(inputs, named)
@@ -240,8 +241,11 @@ class Executable:
         given = {**(inputs or {}), **named}
         # First all are looked at, then all are set: what is refused changes nothing.
         arrays = {name: self._fitting(name, value) for name, value in given.items()}
+        executor = self.executor
+        # The virtual machine need not copy what it may read where it is; TVM's graph executor has a copy of its own.
+        take = executor.lend_input if isinstance(executor, virtual_machine.Model) else executor.set_input
         for name, array in arrays.items():
-            self.executor.set_input(name, array)
+            take(name, array)
         self._given.update(arrays)
 
     def _fitting(self, name: str, value: Any) -> np.ndarray:

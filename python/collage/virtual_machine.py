@@ -6,13 +6,15 @@ In: a module, with regions or without. Out: an Executable, which export.write wr
 Model, which is used like TVM's GraphModule. The library says in an ELF note which inputs and results it has, as JSON:
 
     {"inputs": [{"name", "dtype", "shape": sizes, -1 for what is open, "tried": sizes,
-                 "names": what the model calls its dimensions, "domain": [[least, most] or null, ...]}, ...],
+                 "names": what the model calls its dimensions, "domain": [[least, most] or null, ...],
+                 "regions": true where nothing but regions reads it}, ...],
      "outputs": [{"dtype", "shape", "computed": whether it is computed of inputs' elements}, ...]}
 
 "tried" are the sizes at which it was measured and checked. Dimensions of one name are of one size; "names" and "domain"
 may be missing.
 """
 
+import ctypes
 import json
 import math
 
@@ -75,12 +77,14 @@ def signature(module, tried):
     which any may be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
     """
     main = module["main"]
-    inputs = []
+    inputs, others = [], _read_by_others(module, main)
     for var in main.params:
         kind, name = var.checked_type, var.name_hint
         told = tried.get(name) or {}
         sizes = list(told.get("shape") or open_dimensions.tried_shape(kind))
         known = {key: told[key] for key in ("names", "domain", "points") if any(told.get(key) or ())}
+        if var not in others:
+            known["regions"] = True
         inputs.append({"name": name, **_tensor(kind), "tried": sizes, **known})
     kind = main.ret_type
     fields = kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]
@@ -94,6 +98,36 @@ def signature(module, tried):
         for output, result in zip(outputs, results, strict=True):
             output["computed"] = result in computed
     return {"inputs": inputs, "outputs": outputs}
+
+
+def _read_by_others(module, main):
+    """The parameters of a function that anything but regions reads, or gives back."""
+    found = set()
+
+    def visit(expr):
+        parts = ()
+        if isinstance(expr, relay.Call):
+            called = module[expr.op] if isinstance(expr.op, tvm.ir.GlobalVar) else expr.op
+            is_region = isinstance(called, relay.Function) and called.attrs is not None and "Compiler" in called.attrs
+            parts = () if is_region else expr.args
+        elif isinstance(expr, relay.Tuple):
+            parts = expr.fields
+        elif isinstance(expr, relay.TupleGetItem):
+            parts = (expr.tuple_value,)
+        elif isinstance(expr, relay.Function):
+            parts = (expr.body,)
+        elif isinstance(expr, relay.Let):
+            parts = (expr.value, expr.body)
+        elif isinstance(expr, relay.If):
+            parts = (expr.cond, expr.true_branch, expr.false_branch)
+        elif isinstance(expr, relay.Match):
+            parts = (expr.data, *(clause.rhs for clause in expr.clauses))
+        elif isinstance(expr, (relay.RefCreate, relay.RefWrite)):
+            parts = (expr.value,)
+        found.update(part for part in parts if isinstance(part, relay.Var))
+
+    relay.analysis.post_order_visit(main, visit)
+    return found
 
 
 # Operators that read how large an argument is, and not its elements.
@@ -156,6 +190,11 @@ class _Shared:
         }  # fmt: skip
 
 
+# Smaller inputs are copied: that takes less time than to say where they lie.
+_LENT = 64 * 1024
+# How TVM's kernels want memory to lie; kAllocAlignment of theirs.
+_ALIGNED = 64
+
 # How many shapes of an input are remembered: as many as the runtime of regions has plans for (dnnl_kept_plans.h).
 _SHAPES = 128
 
@@ -171,21 +210,18 @@ class _Input:
         self._kind = _numpys(self._dtype)
         self._room = self.array = self.shape = None
         self._views = {}  # by shape: the NDArray, and numpy's view of it
+        self._any_place = told.get("regions", False)
+        self._lent, self._lender = {}, None  # by address and shape: an NDArray there; whose array is read
 
     def set(self, array):
         """Take its elements, and say whether they are in another NDArray now. What does not fit raises ValueError."""
+        self._lender = None
         if (known := self._views.get(array.shape)) and array.dtype == self._kind:
             before, (self.array, elements) = self.array, known
             self.shape = array.shape
             elements[...] = array
             return self.array is not before
-        if str(array.dtype) != self._dtype or not open_dimensions.fits(self._dims, array.shape):
-            raise errors.InputError(
-                f"the input {self._name} is {self._dtype}{open_dimensions.show(self._dims)}; "
-                f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
-            )
-        if outside := open_dimensions.outside(self._name, self._dims, array.shape, self._domain):
-            raise errors.InputError(outside)
+        self._look_at(array)
         self.shape = array.shape
         if self._kind is None or not array.size:
             self.array = tvm.nd.array(array)
@@ -200,6 +236,36 @@ class _Input:
         elements[...] = array
         self._views[array.shape] = self.array, elements
         return True
+
+    def borrow(self, array):
+        """As ``set``, but where its elements can be read where they are, these are not copied: they are read there until
+        others are set.
+        """
+        if array.nbytes < _LENT or self._kind is None or not array.flags.c_contiguous:
+            return self.set(array)
+        address = array.__array_interface__["data"][0]
+        if address % _ALIGNED and not self._any_place:
+            return self.set(array)
+        before, known = self.array, self._lent.get((address, array.shape))
+        if known is None or array.dtype != self._kind:
+            self._look_at(array)
+            if (lent := tvm.get_global_func("collage.runtime.Lent", allow_missing=True)) is None:
+                return self.set(array)
+            if len(self._lent) == _SHAPES:
+                self._lent.clear()
+            known = lent(ctypes.c_void_p(address), self._dtype, tvm.runtime.ShapeTuple(array.shape))
+            self._lent[address, array.shape] = known
+        self.array, self.shape, self._lender = known, array.shape, array
+        return known is not before
+
+    def _look_at(self, array):
+        if str(array.dtype) != self._dtype or not open_dimensions.fits(self._dims, array.shape):
+            raise errors.InputError(
+                f"the input {self._name} is {self._dtype}{open_dimensions.show(self._dims)}; "
+                f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
+            )
+        if outside := open_dimensions.outside(self._name, self._dims, array.shape, self._domain):
+            raise errors.InputError(outside)
 
 
 class Model:
@@ -241,6 +307,13 @@ class Model:
         """Set an input, by its name or place; a type or shape that does not fit raises ValueError."""
         array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
         if self._inputs[self._place(key)].set(array):
+            self._set = False
+
+    def lend_input(self, key, array):
+        """As set_input, of a numpy array whose elements may be read where they are, in this run and all others until
+        the input is set again. Raises ValueError.
+        """
+        if self._inputs[self._place(key)].borrow(array):
             self._set = False
 
     def _ready(self):

@@ -10,7 +10,7 @@ import (
 
 // Agree says that those sizes of a node's arguments are known to be the same that have to be when it runs. Where they are
 // not, the network may still be right, but nothing can be asked about it at sizes of one's own choice. Sizes that are
-// broadcast are not looked at: they give a size that is no polynomial (Polynomial).
+// broadcast are not looked at: they give a size that is not told (Told).
 func (a *Analysis) Agree(id relay.NodeID) bool {
 	n := &a.g.Nodes[id]
 	if n.Kind != relay.KindCall || n.Callee != relay.NoNode {

@@ -87,32 +87,22 @@ func (a *Analysis) Follows(id relay.NodeID) bool {
 	return !slices.ContainsFunc(a.values[id].dimensions(), func(d Dimension) bool { return !known[d.Name] })
 }
 
-// Polynomial says that all sizes of a node are polynomials of those of its inputs: none is a quotient or a maximum that
-// these are not.
-func (a *Analysis) Polynomial(id relay.NodeID) bool {
-	known := map[string]bool{}
+// Told says that all sizes of a node are told by those of its inputs: they are polynomials of them, and quotients of such
+// by numbers. None is a maximum, or a quotient by what is open, that these are not.
+func (a *Analysis) Told(id relay.NodeID) bool {
+	l := derivation{at: map[string]int{}}
 	for _, in := range a.g.Nodes[id].Inputs {
-		a.values[in].derived(func(name string) { known[name] = true })
-	}
-	polynomial := true
-	a.values[id].derived(func(name string) { polynomial = polynomial && known[name] })
-	return polynomial
-}
-
-// derived calls f with each part of a value's sizes that is no polynomial.
-func (v *Value) derived(f func(name string)) {
-	for _, extent := range v.Shape {
-		for _, t := range extent.terms {
-			for _, factor := range t.factors {
-				if factor.of != nil {
-					f(factor.name)
+		a.values[in].extents(func(e Expression) {
+			for _, t := range e.terms {
+				for _, f := range t.factors {
+					l.at[f.name] = 0
 				}
 			}
-		}
+		})
 	}
-	for i := range v.Fields {
-		v.Fields[i].derived(f)
-	}
+	told := true
+	a.values[id].extents(func(e Expression) { told = told && l.atoms(e) })
+	return told
 }
 
 // dimensions are the open dimensions of a value, some of them several times.
@@ -171,17 +161,10 @@ func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
 // products are the terms of an expression that is a polynomial of open dimensions, and more than one of them; nil of any
 // other.
 func (e Expression) products() []Product {
-	var list []Product
-	for _, t := range e.terms {
-		p := Product{By: t.by}
-		for _, f := range t.factors {
-			if f.of != nil {
-				return nil
-			}
-			p.Sizes = append(p.Sizes, f.name)
-		}
-		list = append(list, p)
+	if !e.isPolynomial() {
+		return nil
 	}
+	list := e.asProducts()
 	if len(list) == 1 && list[0].By == 1 && len(list[0].Sizes) == 1 {
 		return nil
 	}

@@ -48,6 +48,41 @@ TEST(SizedText, SizesAreThoseOfTheInputs) {
   EXPECT_TRUE(Says(Refusal([&] { text.SizesOf({&a, &b}, &sizes); }), "a dimension that is not there"));
 }
 
+// A size of input 0; of it less one the half, and one more than that.
+constexpr char kHalves[] =
+    R"({"format":"collage-sized","version":1,"sizes":[[0,0]],)"
+    R"("quotients":[{"of":[[1,1],[-1,0]],"by":2},{"of":[[1,0,1],[1,0,0]],"by":1}],)"
+    R"("texts":[{"ones":[],"pieces":["",""],"numbers":[[[3,0,0,1]]]}]})";
+
+TEST(SizedText, QuotientsAreRoundedDown) {
+  const SizedText text(kHalves, 1);
+  EXPECT_EQ(text.num_sizes(), 3U);
+  for (int64_t size : {1, 2, 5, 6}) {
+    DLTensor a{};
+    a.shape = &size;
+    a.ndim = 1;
+    std::vector<int64_t> sizes;
+    text.SizesOf({&a}, &sizes);
+    EXPECT_EQ(sizes, (std::vector<int64_t>{size, (size - 1) / 2, (size - 1) / 2 + 1}));
+    EXPECT_EQ(text.At(sizes), std::to_string(3 * ((size - 1) / 2 + 1)));
+  }
+  int64_t none = 0;
+  DLTensor a{};
+  a.shape = &none;
+  a.ndim = 1;
+  std::vector<int64_t> sizes;
+  EXPECT_TRUE(Says(Refusal([&] { text.SizesOf({&a}, &sizes); }), "not written for these sizes"));
+  for (const Damage& damage : {
+           Damage{"\"by\":2", "\"by\":0", "a divisor is out of range"},
+           Damage{"\"by\":2", "\"to\":2", "not there"},
+           Damage{"[1,1],[-1,0]", "[1,1,0],[-1,0,0]", "an exponent for each size"},
+           Damage{"[[3,0,0,1]]", "[[3,0]]", "an exponent for each size"},
+           Damage{"\"quotients\":[", "\"quotients\":[7,", "an object was expected"},
+       }) {
+    EXPECT_TRUE(Says(Refusal([&] { SizedText(Damaged(kHalves, damage), 1); }), damage.said));
+  }
+}
+
 TEST(SizedText, RefusesSizesThatRunOver) {
   const SizedText text(kText, 2);
   const int64_t large = std::numeric_limits<int64_t>::max() / 2;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/relay/symbolic"
+)
+
+// remainders is how many sizes behind each other a dimension is tried at where sizes are quotients of it: a stride of 2
+// in five layers, one behind the other, tells so many remainders apart.
+const remainders = 32
+
+// quotients are the derived sizes as the runtime works them out.
+func (s *sampler) quotients() []sizedQuotient {
+	at := map[string]int{}
+	for i, d := range s.dimensions {
+		at[d.Name] = i
+	}
+	var list []sizedQuotient
+	for i, d := range s.derived {
+		q := sizedQuotient{By: d.By}
+		for _, p := range d.Of {
+			term := make([]int64, 1+len(s.dimensions)+i)
+			term[0] = p.By
+			for _, name := range p.Sizes {
+				term[1+at[name]]++
+			}
+			q.Of = append(q.Of, term)
+		}
+		at[d.Name] = len(s.dimensions) + i
+		list = append(list, q)
+	}
+	return list
+}
+
+// fitDerived finds a number among those that tensors with derived extents have: a product of sizes, one of them derived,
+// times a number, and another number added. Strides, counts of elements and lengths are such.
+func (s *sampler) fitDerived(samples []*sample, k int, free []int) (terms [][]int64, found bool) {
+	variables := slices.Clone(free)
+	for i := range s.derived {
+		if s.derived[i].Extent {
+			variables = append(variables, len(s.dimensions)+i)
+		}
+	}
+	sizes := len(s.dimensions) + len(s.derived)
+	isDerived := func(monomial []int64) bool {
+		return slices.ContainsFunc(monomial[len(s.dimensions):], func(exponent int64) bool { return exponent > 0 })
+	}
+	for _, monomial := range productsOf(sizes, variables) {
+		if !isDerived(monomial) {
+			continue
+		}
+		if by, added, is := affine(samples, k, monomial); is {
+			terms = append(terms, append([]int64{by}, monomial...))
+			if added != 0 {
+				terms = append(terms, append([]int64{added}, make([]int64, sizes)...))
+			}
+			return terms, true
+		}
+	}
+	return nil, false
+}
+
+// productsOf are the products of at most mostDegree of some sizes, those of few first: by size, how often it is a factor.
+func productsOf(sizes int, of []int) (all [][]int64) {
+	before := [][]int64{make([]int64, sizes)}
+	for range mostDegree {
+		var next [][]int64
+		for _, one := range before {
+			last := 0 // each product once: its factors in the order of sizes
+			for i, exponent := range one {
+				if exponent > 0 {
+					last = i
+				}
+			}
+			for _, i := range of {
+				if i >= last {
+					more := slices.Clone(one)
+					more[i]++
+					next = append(next, more)
+				}
+			}
+		}
+		all, before = append(all, next...), next
+	}
+	return all
+}
+
+// affine says by what a product of sizes is to be multiplied, and what added, for the k-th number of each sample.
+func affine(samples []*sample, k int, monomial []int64) (by, added int64, is bool) {
+	product := func(one *sample) int64 { return polynomialAt([][]int64{append([]int64{1}, monomial...)}, one.all) }
+	first := product(samples[0])
+	for _, one := range samples[1:] {
+		if apart := product(one) - first; apart != 0 {
+			if by = (one.numbers[k] - samples[0].numbers[k]) / apart; by == 0 {
+				return 0, 0, false
+			}
+			break
+		}
+	}
+	added = samples[0].numbers[k] - by*first
+	return by, added, by != 0 && !slices.ContainsFunc(samples, func(one *sample) bool {
+		return by*product(one)+added != one.numbers[k]
+	})
+}
+
+// shifted is a size further on, or as far back where there is no room, within bounds; most of 0 is none.
+func shifted(size, by, least, most int64) int64 {
+	switch {
+	case most == 0 || most == symbolic.Unbounded || size+by <= most:
+		return size + by
+	case size-by >= least:
+		return size - by
+	}
+	return size
+}
