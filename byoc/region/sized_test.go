@@ -116,8 +116,9 @@ func strided() *relay.Graph {
 	}
 	v := window(m.Call("nn.relu", tensor(open, 4, open, open), nil, window(x, 3)), 1)
 	rows := m.Call("reshape", tensor(open, 4, open), map[string]any{"newshape": []int64{0, 0, -1}}, v)
-	more := m.Call("nn.pad", tensor(open, 4, open), map[string]any{"pad_width": [][]int64{{0, 0}, {0, 0}, {1, 0}},
-		"pad_mode": "constant"}, rows, m.Const(nil, "float32"))
+	more := m.Call("nn.pad", tensor(open, 4, open), map[string]any{
+		"pad_width": []any{[]int64{0, 0}, []int64{0, 0}, []int64{1, 0}},
+		"pad_mode":  "constant"}, rows, m.Const(nil, "float32"))
 	g := m.Finish(more)
 	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "batch", Most: 30}, {},
 		{Name: "height", Least: 1}, {Name: "width", Least: 1, Most: 60}}}.Text()}

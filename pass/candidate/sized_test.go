@@ -30,9 +30,9 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 	found := m.Call("argwhere", relay.Tensor("int64", open, 2), nil, relu)
 	again := m.Call("exp", relay.Tensor("int64", open, 2), nil, found)
 	tanh := m.Call("tanh", relay.Tensor("float32", open, 8), nil, relu)
-	half := m.Call("strided_slice", relay.Tensor("float32", open, 8), map[string]any{"begin": []int64{0},
-		"end": []int64{1 << 60}, "strides": []int64{2}, "axes": []int64{0}, "slice_mode": "end"}, tanh)
-	g := m.Finish(m.Tuple(again, tanh, half))
+	some := m.Call("strided_slice", relay.Tensor("float32", open, 8), map[string]any{"begin": []int64{0},
+		"end": []int64{100}, "strides": []int64{1}, "axes": []int64{0}, "slice_mode": "end"}, tanh)
+	g := m.Finish(m.Tuple(again, tanh, some))
 	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "len", Least: 1, Most: 512}, {}}}.Text()}
 
 	var asked []int64
