@@ -5,6 +5,7 @@ package symbolic
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -67,8 +68,9 @@ type Dimension struct {
 	Least int64 `json:"least,omitempty"`
 	Most  int64 `json:"most,omitempty"`
 	// Of, where it is not empty, says what an open one is of dimensions that have these names elsewhere among the
-	// parameters: a sum of products.
-	Of []Product `json:"of,omitempty"`
+	// parameters, and of Quotients of these: a sum of products.
+	Of        []Product  `json:"of,omitempty"`
+	Quotients []Quotient `json:"quotients,omitempty"`
 }
 
 // Product is a number of times the sizes of dimensions, by name, with repetition.
@@ -199,7 +201,7 @@ func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 			name = ownName(told.Name)
 		}
 		v.Shape[d] = told.symbol(name)
-		if sum, ok := a.sum(told.Of); ok {
+		if sum, ok := a.told(&told); ok {
 			v.Shape[d] = sum
 		}
 	}
@@ -224,13 +226,32 @@ func (d Dimension) symbol(name string) Expression {
 	return Symbol(name, max(1, d.Least), most)
 }
 
-// sum is what a dimension is of others; false where it is of none, or of such as no input has by itself.
-func (a *Analysis) sum(products []Product) (Expression, bool) {
+// told is what a dimension is of others; false where it is of none, or of such as no input has by itself.
+func (a *Analysis) told(d *Dimension) (Expression, bool) {
+	known := a.named
+	if len(d.Quotients) > 0 {
+		known = maps.Clone(known)
+	}
+	for _, q := range d.Quotients {
+		dividend, ok := sumOfProducts(q.Of, known)
+		if !ok || q.By < 1 {
+			return Expression{}, false
+		}
+		if known[q.Name], ok = dividend.overAsItRuns(Constant(q.By)); !ok {
+			return Expression{}, false
+		}
+	}
+	sum, ok := sumOfProducts(d.Of, known)
+	return sum, ok && len(d.Of) > 0
+}
+
+// sumOfProducts is the expression of products of what is known; false where one of it is not.
+func sumOfProducts(products []Product, known map[string]Expression) (Expression, bool) {
 	sum := Expression{}
 	for _, p := range products {
 		product := Constant(p.By)
 		for _, name := range p.Sizes {
-			size, ok := a.named[name]
+			size, ok := known[name]
 			if !ok {
 				return Expression{}, false
 			}
@@ -238,7 +259,7 @@ func (a *Analysis) sum(products []Product) (Expression, bool) {
 		}
 		sum = sum.Plus(product)
 	}
-	return sum, len(products) > 0
+	return sum, true
 }
 
 // agreeing is what is known of a value with what its type says: numbers are the type's, and what neither tells is a

@@ -2,14 +2,18 @@
 
 package symbolic
 
-// Derived is a number that follows from open dimensions by a division: the quotient, rounded down, of a polynomial of
-// these and of numbers before it in a list by a number; where By is 1, the polynomial.
-type Derived struct {
+// Quotient is a polynomial, over the names of open dimensions and of quotients before it in a list, divided by a number
+// and rounded down.
+type Quotient struct {
 	// Name is what expressions call it.
-	Name string
-	// Of is the polynomial, over the names of open dimensions and of what stands before this in the list.
-	Of []Product
-	By int64
+	Name string    `json:"name"`
+	Of   []Product `json:"of"`
+	By   int64     `json:"by"`
+}
+
+// Derived is a number that follows from open dimensions by divisions: a Quotient, or, where By is 1, a polynomial of such.
+type Derived struct {
+	Quotient
 	// Extent says that a value has this size.
 	Extent bool
 
@@ -59,7 +63,7 @@ func (l *derivation) extent(e Expression) {
 			l.list[at].Extent = true
 			return
 		}
-		l.append(Derived{Name: name, Of: e.asProducts(), By: 1, Extent: true, expression: e})
+		l.append(Derived{Quotient{name, e.asProducts(), 1}, true, e})
 	}
 }
 
@@ -83,8 +87,8 @@ func (l *derivation) atom(f *atom) bool {
 	if f.operation != quotientOf || !number || by < 1 || !l.atoms(f.of[0]) {
 		return false
 	}
-	l.append(Derived{Name: f.name, Of: f.of[0].asProducts(), By: by,
-		expression: Expression{terms: []term{{by: 1, factors: []*atom{f}}}}})
+	l.append(Derived{Quotient{f.name, f.of[0].asProducts(), by}, false,
+		Expression{terms: []term{{by: 1, factors: []*atom{f}}}}})
 	return true
 }
 

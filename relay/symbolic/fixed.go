@@ -153,20 +153,26 @@ func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
 			continue
 		}
 		least, most := extent.Bounds()
-		named = append(named, Dimension{Name: extent.String(), Least: max(least, 0), Most: most, Of: extent.products()})
+		d := Dimension{Name: extent.String(), Least: max(least, 0), Most: most}
+		d.Of, d.Quotients = extent.products()
+		named = append(named, d)
 	}
 	return named, true
 }
 
-// products are the terms of an expression that is a polynomial of open dimensions, and more than one of them; nil of any
-// other.
-func (e Expression) products() []Product {
-	if !e.isPolynomial() {
-		return nil
+// products are the terms of an expression that is made of open dimensions, and no such by itself, and the quotients that
+// it has; nil where it is made of other things.
+func (e Expression) products() (products []Product, quotients []Quotient) {
+	l := derivation{at: map[string]int{}}
+	if !l.atoms(e) {
+		return nil, nil
 	}
-	list := e.asProducts()
-	if len(list) == 1 && list[0].By == 1 && len(list[0].Sizes) == 1 {
-		return nil
+	for i := range l.list {
+		quotients = append(quotients, l.list[i].Quotient)
 	}
-	return list
+	products = e.asProducts()
+	if len(quotients) == 0 && len(products) == 1 && products[0].By == 1 && len(products[0].Sizes) == 1 {
+		return nil, nil
+	}
+	return products, quotients
 }

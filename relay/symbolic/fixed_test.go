@@ -79,14 +79,110 @@ func TestAGraphAtSizes(t *testing.T) {
 	require.Equal(t, []Dimension{{Name: "len", Least: 2, Most: 40}, {}}, named)
 }
 
-// What a size is of others is told where it is a sum of products of them.
+// What a size is of others is told where it is a sum of products of them, and of quotients of such by numbers.
 func TestWhatSizesAreOf(t *testing.T) {
 	a, b := Symbol("a", 1, 9), Symbol("b", 1, 9)
+	of, quotients := a.products()
+	require.Nil(t, of)
+	require.Nil(t, quotients)
+	of, quotients = a.Times(b).Times(Constant(2)).Plus(Constant(3)).products()
+	require.Equal(t, []Product{{By: 3}, {By: 2, Sizes: []string{"a", "b"}}}, of)
+	require.Nil(t, quotients)
+
 	half, ok := a.Over(Constant(2))
 	require.True(t, ok)
-	require.Nil(t, a.products())
-	require.Equal(t, []Product{{By: 3}, {By: 2, Sizes: []string{"a", "b"}}}, a.Times(b).Times(Constant(2)).Plus(Constant(3)).products())
-	require.Nil(t, half.Plus(b).products())
+	quarter, ok := half.Plus(b).Over(Constant(2))
+	require.True(t, ok)
+	of, quotients = quarter.products()
+	require.Equal(t, []Product{{By: 1, Sizes: []string{"floor_div(floor_div(a, 2) + b, 2)"}}}, of)
+	require.Equal(t, []Quotient{{"floor_div(a, 2)", []Product{{By: 1, Sizes: []string{"a"}}}, 2},
+		{"floor_div(floor_div(a, 2) + b, 2)", []Product{{By: 1, Sizes: []string{"b"}},
+			{By: 1, Sizes: []string{"floor_div(a, 2)"}}}, 2}}, quotients)
+	of, quotients = Max(a, b).Plus(half).products()
+	require.Nil(t, of)
+	require.Nil(t, quotients)
+	share, ok := a.Times(b).Over(b.Plus(Constant(1)))
+	require.True(t, ok)
+	of, _ = share.products()
+	require.Nil(t, of, "divided by what is open")
+}
+
+// What expressions are said to be of is what they are, whatever they are made of.
+func TestQuotientsInTheirOrder(t *testing.T) {
+	r, divided := rand.New(rand.NewPCG(7, 8)), 0
+	for range 3000 {
+		made := randomPair(r, 4)
+		l := derivation{at: map[string]int{}}
+		if !l.atoms(made.e) {
+			continue
+		}
+		if len(l.list) > 0 {
+			divided++
+		}
+		everywhere(func(sizes [3]int64) {
+			known := map[string]int64{}
+			for i, v := range variables {
+				known[v.name] = sizes[i]
+			}
+			sum := func(products []Product) (sum int64) {
+				for _, p := range products {
+					product := p.By
+					for _, name := range p.Sizes {
+						require.Contains(t, known, name)
+						product *= known[name]
+					}
+					sum += product
+				}
+				return sum
+			}
+			for _, d := range l.list {
+				at, err := d.At(known)
+				require.NoError(t, err)
+				require.Equal(t, sum(d.Of)/d.By, at, d.Name)
+				known[d.Name] = at
+			}
+			require.Equal(t, made.value(sizes), sum(made.e.asProducts()), made.e)
+		})
+	}
+	require.Greater(t, divided, 20)
+}
+
+// halved is x [len, 8] with every second of its rows, and what y, which has as many, is added to them.
+func halved(inputs Inputs) (*relay.Graph, relay.NodeID) {
+	m := relay.NewGraph("main")
+	x, y := m.Var([]int64{relay.AnyDim, 8}, "float32"), m.Var([]int64{relay.AnyDim, 8}, "float32")
+	half := m.Call("strided_slice", float(relay.AnyDim, 8), map[string]any{"begin": []int64{0},
+		"end": []int64{1 << 60}, "strides": []int64{2}, "axes": []int64{0}, "slice_mode": "end"}, x)
+	sum := m.Call("add", float(relay.AnyDim, 8), nil, half, y)
+	g := m.Finish(m.Tuple(half, sum))
+	g.Attrs = map[string]string{SizesAttr: inputs.Text()}
+	return g, sum
+}
+
+// A function that is given a quotient knows it for one that it computes itself, where it has what is divided.
+func TestQuotientsFromOutside(t *testing.T) {
+	length := Dimension{Name: "len", Least: 1, Most: 512}
+	g, _ := halved(Inputs{"v0": {length, {}}, "v1": {{Name: "other"}, {}}})
+	outside, err := AnalyseNamed(g)
+	require.NoError(t, err)
+	half, ok := outside.Named(g.Nodes[g.Root()].Inputs[0])
+	require.True(t, ok)
+	require.NotEmpty(t, half[0].Quotients)
+
+	g, sum := halved(Inputs{"v0": {length, {}}, "v1": half})
+	inside, err := AnalyseNamed(g)
+	require.NoError(t, err)
+	require.Equal(t, []Dimension{length}, inside.Open())
+	require.True(t, inside.Told(sum))
+	require.True(t, inside.Of(sum).Shape.Equal(inside.Of(g.Params[1]).Shape))
+	derived := inside.Derived()
+	require.True(t, derived[len(derived)-1].Extent)
+
+	g, sum = halved(Inputs{"v0": {{Name: "more"}, {}}, "v1": half})
+	inside, err = AnalyseNamed(g)
+	require.NoError(t, err)
+	require.Len(t, inside.Open(), 2, "nothing here is as long as what is divided")
+	require.False(t, inside.Told(sum), "one of two sizes that are not known to be the same")
 }
 
 // A local function that is called twice has sizes of its own.
