@@ -16,8 +16,8 @@ import (
 // sizedForm is the form of texts for all sizes; the runtime (byoc/runtime/dnnl_sized_text.h) reads no other.
 const sizedForm = 1
 
-// mostApart is of how many open dimensions each that may be 1 is told apart from the others when a text is written.
-const mostApart = 3
+// manySamples are more than symbolic.Sample gives others for.
+const manySamples = 30
 
 // extraSamples are sizes at which a text for all sizes is held against what the engine is told there, beside those that
 // it was made of, and beside the ends of the bounds.
@@ -62,16 +62,15 @@ func emitSized(p *Program, emit Emitter) (text []byte, fixed *Program, constants
 	if out.Sizes, err = s.places(); err != nil {
 		return nil, nil, nil, err
 	}
-	for _, ones := range s.onesApart() {
-		t, err := s.text(ones)
+	apart, all := s.onesApart()
+	for _, one := range apart {
+		t, err := s.text(one)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if t != nil {
-			out.Texts = append(out.Texts, *t)
-		}
+		out.Texts = append(out.Texts, *t)
 	}
-	if out.Texts, err = s.unlikeLast(out.Texts); err != nil {
+	if out.Texts, err = s.unlikeLast(out.Texts, all); err != nil {
 		return nil, nil, nil, err
 	}
 	text, err = json.Marshal(out)
@@ -130,34 +129,6 @@ func (s *sampler) places() ([][2]int, error) {
 		return nil, fmt.Errorf("no input has the size %s by itself", s.dimensions[at].Name)
 	}
 	return places, nil
-}
-
-// onesApart are the sets of dimensions that are 1 for which there may be texts of their own; none of them last.
-func (s *sampler) onesApart() [][]int {
-	var may []int
-	for i, d := range s.dimensions {
-		if d.Least <= 1 {
-			may = append(may, i)
-		}
-	}
-	var sets [][]int
-	if len(may) > mostApart { // each alone, and all together
-		sets = append(sets, may)
-		for _, i := range may {
-			sets = append(sets, []int{i})
-		}
-		return append(sets, []int{})
-	}
-	for bits := 1<<len(may) - 1; bits >= 0; bits-- {
-		set := []int{}
-		for k, i := range may {
-			if bits>>k&1 == 1 {
-				set = append(set, i)
-			}
-		}
-		sets = append(sets, set)
-	}
-	return sets
 }
 
 // at asks the emitter.
@@ -245,24 +216,13 @@ func cut(text []byte) (pieces []string, numbers []int64) {
 	return append(pieces, string(text[begin:])), numbers
 }
 
-// text is the one for all sizes of which those in ones are 1, and no others; nil where the bounds have none such.
-func (s *sampler) text(ones []int) (*sizedText, error) {
+// text is the one for all sizes within some spans.
+func (s *sampler) text(within onesApart) (*sizedText, error) {
 	var free []int // dimensions that are not fixed
-	least := make([]int64, len(s.dimensions))
-	for i, d := range s.dimensions {
-		most := d.Most
-		if most == 0 {
-			most = symbolic.Unbounded
+	for i, span := range within.spans {
+		if span.least != span.most {
+			free = append(free, i)
 		}
-		switch least[i] = max(d.Least, 1); {
-		case slices.Contains(ones, i):
-			continue
-		case least[i] == 1 && most == 1:
-			return nil, nil
-		case least[i] == 1:
-			least[i] = 2
-		}
-		free = append(free, i)
 	}
 	monomials := monomialsOf(len(s.dimensions)+len(s.derived), free)
 	more := extraSamples
@@ -271,7 +231,7 @@ func (s *sampler) text(ones []int) (*sizedText, error) {
 	}
 	var samples []*sample
 	for number := range len(monomials) + more {
-		sizes := s.sizes(ones, least, number)
+		sizes := s.sizes(within.spans, number)
 		if slices.ContainsFunc(samples, func(one *sample) bool { return slices.Equal(one.sizes, sizes) }) {
 			continue
 		}
@@ -285,7 +245,7 @@ func (s *sampler) text(ones []int) (*sizedText, error) {
 		}
 		samples = append(samples, one)
 	}
-	out := &sizedText{Ones: ones}
+	out := &sizedText{Ones: within.ones}
 	for k, number := range samples[0].numbers {
 		out.Pieces = extended(out.Pieces, len(out.Numbers), samples[0].pieces[k])
 		if !slices.ContainsFunc(samples, func(one *sample) bool { return one.numbers[k] != number }) {
@@ -316,25 +276,23 @@ func extended(pieces []string, numbers int, text string) []string {
 }
 
 // sizes are those of the sample of a number: first the ends of the bounds, then primes.
-func (s *sampler) sizes(ones []int, least []int64, number int) []int64 {
+func (s *sampler) sizes(spans []span, number int) []int64 {
 	bounds := slices.Clone(s.dimensions)
 	for i := range bounds {
-		bounds[i].Least = least[i]
+		bounds[i].Least, bounds[i].Most = spans[i].least, spans[i].most
 	}
 	sampled := symbolic.Sample(bounds, number)
 	sizes := make([]int64, len(bounds))
 	for i, d := range bounds {
 		switch {
-		case slices.Contains(ones, i):
-			sizes[i] = 1
 		case number == 1:
-			sizes[i] = least[i]
-		case number == 2 && d.Most > 0 && d.Most < mostTried:
+			sizes[i] = d.Least
+		case number == 2 && d.Most < mostTried:
 			sizes[i] = d.Most
 		default:
 			sizes[i] = sampled[d.Name]
-			if len(s.derived) > 0 {
-				sizes[i] = shifted(sizes[i], int64(number*(2*i+1))%remainders, least[i], d.Most)
+			if len(s.derived) > 0 || number >= manySamples {
+				sizes[i] = shifted(sizes[i], int64(number*(2*i+1))%remainders, d.Least, d.Most)
 			}
 		}
 	}
@@ -344,8 +302,9 @@ func (s *sampler) sizes(ones []int, least []int64, number int) []int64 {
 // mostTried is below which the greatest size is tried, too: engines refuse tensors that no memory holds.
 const mostTried = 1 << 16
 
-// unlikeLast leaves out texts that the last one, which is for all sizes, gives at their sizes, too.
-func (s *sampler) unlikeLast(texts []sizedText) ([]sizedText, error) {
+// unlikeLast leaves out texts that the last one, which is for all sizes, gives at their sizes, too. all says that there
+// is one for all sizes that may be told apart.
+func (s *sampler) unlikeLast(texts []sizedText, all bool) ([]sizedText, error) {
 	last := &texts[len(texts)-1]
 	if len(last.Ones) > 0 {
 		return texts, nil // all are apart
@@ -362,23 +321,16 @@ func (s *sampler) unlikeLast(texts []sizedText) ([]sizedText, error) {
 			kept = append(kept, texts[i])
 		}
 	}
-	may := 0
-	for _, d := range s.dimensions {
-		if d.Least <= 1 {
-			may++
-		}
-	}
-	if len(kept) > 0 && may > mostApart {
-		return nil, fmt.Errorf("it has %d open dimensions that may be 1, which the engine tells apart; at most %d may be so",
-			may, mostApart)
+	if len(kept) > 0 && !all {
+		return nil, fmt.Errorf("its open dimensions may be 1, which the engine tells apart, in more than %d ways", mostApart)
 	}
 	return append(kept, *last), nil
 }
 
-// isOf says that a sample is one of those of which ones, and no others, are 1.
+// isOf says that a sample is one of those of which ones, and no others that are told apart, are 1.
 func (s *sampler) isOf(one *sample, ones []int) bool {
-	for i, size := range one.sizes {
-		if (size == 1) != slices.Contains(ones, i) {
+	for i, size := range one.all {
+		if (i < len(s.dimensions) || s.depends(i) >= 0) && (size == 1) != slices.Contains(ones, i) {
 			return false
 		}
 	}

@@ -59,8 +59,8 @@ func written(t *testing.T, text []byte) sized {
 // at is the text for sizes, as the runtime chooses it.
 func (s *sized) at(sizes ...int64) string {
 	for _, t := range s.Texts {
-		if !slices.ContainsFunc(t.Ones, func(i int) bool { return sizes[i] != 1 }) {
-			return t.at(s.all(sizes))
+		if all := s.all(sizes); !slices.ContainsFunc(t.Ones, func(i int) bool { return all[i] != 1 }) {
+			return t.at(all)
 		}
 	}
 	return "none"
@@ -210,6 +210,70 @@ func TestSizesOfOneAreApart(t *testing.T) {
 	text, _, _, err = emitSized(p, emit)
 	require.NoError(t, err)
 	require.Len(t, written(t, text).Texts, 1, "there is no such size")
+}
+
+// An engine that is told other things where a quotient is 1 gets texts of their own for that, too.
+func TestQuotientsOfOneAreApart(t *testing.T) {
+	emit := func(p *Program) ([]byte, []ValueID, error) {
+		text, constants, err := shapes(p)
+		for i := range p.Ops {
+			if shape := p.Values[p.Ops[i].Results[0]].Type.Shape; shape[len(shape)-1] == 1 {
+				text = fmt.Appendf(text, "op%c ", 'a'+i)
+			}
+		}
+		return text, constants, err
+	}
+	p, err := OpenFromGraph(strided(), "r")
+	require.NoError(t, err)
+	text, _, _, err := emitSized(p, emit)
+	require.NoError(t, err)
+	out := written(t, text)
+	require.Greater(t, len(out.Texts), 2)
+	a, err := symbolic.AnalyseNamed(p.Graph)
+	require.NoError(t, err)
+	for batch := int64(1); batch < 4; batch++ {
+		for height := int64(1); height < 12; height++ {
+			for width := int64(1); width < 20; width++ {
+				g, err := a.Fixed(map[string]int64{"batch": batch, "height": height, "width": width})
+				require.NoError(t, err)
+				one, err := FromGraph(g, "r")
+				require.NoError(t, err)
+				want, _, err := emit(one)
+				require.NoError(t, err)
+				require.Equal(t, string(want), out.at(batch, height, width), "%d x %d x %d", batch, height, width)
+			}
+		}
+	}
+}
+
+// Of six dimensions that may all be 1 not all ways are told apart, which matters where the engine does.
+func TestManySizesThatMayBeOne(t *testing.T) {
+	m := relay.NewGraph("r")
+	shape := slices.Repeat([]int64{relay.AnyDim}, 6)
+	g := m.Finish(m.Call("nn.relu", tensor(shape...), nil, m.Var(shape, "float32")))
+	var named []symbolic.Dimension
+	for i := range shape {
+		named = append(named, symbolic.Dimension{Name: string(rune('a' + i))})
+	}
+	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": named}.Text()}
+	p, err := OpenFromGraph(g, "r")
+	require.NoError(t, err)
+	words := ""
+	emit := func(p *Program) ([]byte, []ValueID, error) {
+		text := fmt.Append(nil, p.Values[p.Inputs[0]].Type.Shape)
+		if p.Values[p.Inputs[0]].Type.Shape[2] == 1 {
+			text = append(text, words...)
+		}
+		return text, nil, nil
+	}
+	text, _, _, err := emitSized(p, emit)
+	require.NoError(t, err)
+	out := written(t, text)
+	require.Len(t, out.Texts, 1)
+	require.Equal(t, "[1 2 1 4 1 6]", out.at(1, 2, 1, 4, 1, 6))
+	words = "one"
+	_, _, _, err = emitSized(p, emit)
+	require.ErrorContains(t, err, "in more than 32 ways")
 }
 
 func TestWhatCannotBeWrittenForAllSizes(t *testing.T) {

@@ -106,7 +106,7 @@ SizedText::SizedText(const std::string& text, size_t num_inputs) {
     one.ones.resize(num_sizes());
     for (const picojson::value& index : List(Get(value, "ones"), "ones")) {
       const int64_t at = Whole(index, "ones");
-      if (at < 0 || static_cast<size_t>(at) >= places_.size()) Fail("ones has a size that is not there");
+      if (at < 0 || static_cast<size_t>(at) >= num_sizes()) Fail("ones has a size that is not there");
       one.ones[at] = true;
     }
     for (const picojson::value& piece : List(Get(value, "pieces"), "pieces")) {

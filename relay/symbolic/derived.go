@@ -123,3 +123,6 @@ func (e Expression) asProducts() []Product {
 
 // At is the number where open dimensions have these sizes, by name. Errors: as Expression.At's.
 func (d *Derived) At(sizes map[string]int64) (int64, error) { return d.expression.At(sizes) }
+
+// Dimensions are the open dimensions that it depends on, each once, by name.
+func (d *Derived) Dimensions() []Dimension { return d.expression.Dimensions() }

@@ -52,7 +52,8 @@ TEST(SizedText, SizesAreThoseOfTheInputs) {
 constexpr char kHalves[] =
     R"({"format":"collage-sized","version":1,"sizes":[[0,0]],)"
     R"("quotients":[{"of":[[1,1],[-1,0]],"by":2},{"of":[[1,0,1],[1,0,0]],"by":1}],)"
-    R"("texts":[{"ones":[],"pieces":["",""],"numbers":[[[3,0,0,1]]]}]})";
+    R"("texts":[{"ones":[2],"pieces":["one"],"numbers":[]},)"
+    R"({"ones":[],"pieces":["",""],"numbers":[[[3,0,0,1]]]}]})";
 
 TEST(SizedText, QuotientsAreRoundedDown) {
   const SizedText text(kHalves, 1);
@@ -64,7 +65,7 @@ TEST(SizedText, QuotientsAreRoundedDown) {
     std::vector<int64_t> sizes;
     text.SizesOf({&a}, &sizes);
     EXPECT_EQ(sizes, (std::vector<int64_t>{size, (size - 1) / 2, (size - 1) / 2 + 1}));
-    EXPECT_EQ(text.At(sizes), std::to_string(3 * ((size - 1) / 2 + 1)));
+    EXPECT_EQ(text.At(sizes), size < 3 ? "one" : std::to_string(3 * ((size - 1) / 2 + 1)));
   }
   int64_t none = 0;
   DLTensor a{};
@@ -75,6 +76,7 @@ TEST(SizedText, QuotientsAreRoundedDown) {
   for (const Damage& damage : {
            Damage{"\"by\":2", "\"by\":0", "a divisor is out of range"},
            Damage{"\"by\":2", "\"to\":2", "not there"},
+           Damage{"\"ones\":[2]", "\"ones\":[3]", "a size that is not there"},
            Damage{"[1,1],[-1,0]", "[1,1,0],[-1,0,0]", "an exponent for each size"},
            Damage{"[[3,0,0,1]]", "[[3,0]]", "an exponent for each size"},
            Damage{"\"quotients\":[", "\"quotients\":[7,", "an object was expected"},
