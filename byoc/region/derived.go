@@ -35,29 +35,26 @@ func (s *sampler) quotients() []sizedQuotient {
 	return list
 }
 
-// fitDerived finds a number among those that tensors with derived extents have: a product of sizes, one of them derived,
-// times a number, and another number added. Strides, counts of elements and lengths are such.
-func (s *sampler) fitDerived(samples []*sample, k int, free []int) (terms [][]int64, found bool) {
+// variables are the sizes that numbers are made of: the dimensions that are free, and extents that are derived.
+func (s *sampler) variables(free []int) []int {
 	variables := slices.Clone(free)
 	for i := range s.derived {
 		if s.derived[i].Extent {
 			variables = append(variables, len(s.dimensions)+i)
 		}
 	}
-	sizes := len(s.dimensions) + len(s.derived)
-	isDerived := func(monomial []int64) bool {
-		return slices.ContainsFunc(monomial[len(s.dimensions):], func(exponent int64) bool { return exponent > 0 })
-	}
-	for _, monomial := range productsOf(sizes, variables) {
-		if !isDerived(monomial) {
-			continue
-		}
+	return variables
+}
+
+// fitProduct finds a number among those that most are: one of some products of sizes, times a number, and another number
+// added. Extents, strides, counts of elements and lengths are such.
+func (s *sampler) fitProduct(samples []*sample, k int, products [][]int64) (terms [][]int64, found bool) {
+	for _, monomial := range products {
 		if by, added, is := affine(samples, k, monomial); is {
-			terms = append(terms, append([]int64{by}, monomial...))
 			if added != 0 {
-				terms = append(terms, append([]int64{added}, make([]int64, sizes)...))
+				terms = append(terms, append([]int64{added}, make([]int64, len(monomial))...))
 			}
-			return terms, true
+			return append(terms, append([]int64{by}, monomial...)), true
 		}
 	}
 	return nil, false

@@ -224,23 +224,24 @@ func (s *sampler) text(within onesApart) (*sizedText, error) {
 			free = append(free, i)
 		}
 	}
-	monomials := monomialsOf(len(s.dimensions)+len(s.derived), free)
+	sizes := len(s.dimensions) + len(s.derived)
+	monomials, products := monomialsOf(sizes, free), productsOf(sizes, s.variables(free))
 	more := extraSamples
 	if len(s.derived) > 0 {
 		more += remainders
 	}
 	var samples []*sample
 	for number := range len(monomials) + more {
-		sizes := s.sizes(within.spans, number)
-		if slices.ContainsFunc(samples, func(one *sample) bool { return slices.Equal(one.sizes, sizes) }) {
+		at := s.sizes(within.spans, number)
+		if slices.ContainsFunc(samples, func(one *sample) bool { return slices.Equal(one.sizes, at) }) {
 			continue
 		}
-		one, err := s.at(sizes)
+		one, err := s.at(at)
 		if err != nil {
 			return nil, err
 		}
 		if len(samples) > 0 && !slices.Equal(one.pieces, samples[0].pieces) {
-			return nil, fmt.Errorf("what the engine is told where %s has another form than where %s", s.describe(sizes),
+			return nil, fmt.Errorf("what the engine is told where %s has another form than where %s", s.describe(at),
 				s.describe(samples[0].sizes))
 		}
 		samples = append(samples, one)
@@ -252,10 +253,10 @@ func (s *sampler) text(within onesApart) (*sizedText, error) {
 			out.Pieces = extended(out.Pieces, len(out.Numbers), strconv.FormatInt(number, 10))
 			continue
 		}
-		terms, err := fit(samples, k, monomials)
-		if err != nil {
-			var found bool
-			if terms, found = s.fitDerived(samples, k, free); !found {
+		terms, found := s.fitProduct(samples, k, products)
+		if !found {
+			var err error
+			if terms, err = fit(samples, k, monomials); err != nil {
 				return nil, fmt.Errorf("a number that the engine is told, behind %q, is no polynomial of the sizes: %w",
 					lastOf(samples[0].pieces[k]), err)
 			}
