@@ -14,7 +14,6 @@ Model, which is used like TVM's GraphModule. The library says in an ELF note whi
 may be missing.
 """
 
-import ctypes
 import json
 import math
 
@@ -211,7 +210,7 @@ class _Input:
         self._room = self.array = self.shape = None
         self._views = {}  # by shape: the NDArray, and numpy's view of it
         self._any_place = told.get("regions", False)
-        self._lent, self._lender = {}, None  # by address and shape: an NDArray there; whose array is read
+        self._lent, self._lender = {}, None  # by shape: the NDArray of what is lent; whose array that is now
 
     def set(self, array):
         """Take its elements, and say whether they are in another NDArray now. What does not fit raises ValueError."""
@@ -246,15 +245,15 @@ class _Input:
         address = array.__array_interface__["data"][0]
         if address % _ALIGNED and not self._any_place:
             return self.set(array)
-        before, known = self.array, self._lent.get((address, array.shape))
+        before, known = self.array, self._lent.get(array.shape)
         if known is None or array.dtype != self._kind:
             self._look_at(array)
             if (lent := tvm.get_global_func("collage.runtime.Lent", allow_missing=True)) is None:
                 return self.set(array)
             if len(self._lent) == _SHAPES:
                 self._lent.clear()
-            known = lent(ctypes.c_void_p(address), self._dtype, tvm.runtime.ShapeTuple(array.shape))
-            self._lent[address, array.shape] = known
+            known = self._lent[array.shape] = lent(self._dtype, tvm.runtime.ShapeTuple(array.shape))
+        known.handle.contents.data = address
         self.array, self.shape, self._lender = known, array.shape, array
         return known is not before
 
