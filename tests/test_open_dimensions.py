@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm
-from collage import export, frontends, open_dimensions, region, transform, virtual_machine
+from collage import export, frontends, library, open_dimensions, region, transform, virtual_machine
 from onnx_networks import INT, answers, hold, node, normal, ran, values, weights, write
 from placed import place, usable
 from tvm import relay
@@ -279,6 +279,7 @@ def test_large_inputs_are_read_where_they_are(backend):
     x, weight = relay.var("x", shape=(relay.Any(), 32)), normal(1, 16, 32)
     module = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, relay.const(weight)))))
     module = transform.Normalise()(module)
+    library.load_plugin(library.plugin_path("runtime"))  # which TVM's kernels alone do not need
     model = export.runnable(module if backend == "tvm" else place(module, backend))
 
     def lying(beside, rows):
