@@ -82,6 +82,27 @@ def test_networks(network, tmp_path):
         hold(ran(model, given), answers(path, given))
 
 
+@pytest.mark.parametrize("backends", ["dnnl", "dnnl,native"])
+def test_windows_that_are_apart(backends):
+    """How many there are is a quotient of a side: at all sides, and those of which it is 1, too, they are what TVM's are."""
+    x = var(None, 4, None, None)
+
+    def window(data, inside, size, **how):
+        return nn.relu(nn.conv2d(data, const(8, inside, size, size), channels=8, kernel_size=size, **how))
+
+    halved = window(x, 4, 3, strides=2, padding=(1, 1))
+    third = window(halved, 1, 3, strides=(2, 3), padding=(1, 1), groups=8)
+    summed = third + window(halved, 8, 1, strides=(2, 3))
+    pooled = nn.max_pool2d(summed, (3, 3), (2, 2), padding=(1, 1))
+    function = relay.Function([x], relay.Tuple([nn.relu(pooled), nn.batch_flatten(nn.global_avg_pool2d(pooled))]))
+    placed, plain = placed_on(function, backends)
+    assert len(regions(placed)) == 1, placed
+    assert "nn." not in placed["main"].astext(show_meta_data=False)
+    rng = np.random.default_rng(0)
+    sides = [(1, 1), (2, 3), (12, 13), (13, 12), *rng.integers(1, 90, (40, 2))]
+    runs_alike(placed, plain, [{"x": normal(n, 1 + n % 3, 4, *map(int, side))} for n, side in enumerate(sides)])
+
+
 def encoder():
     """Attention of two sentences under a mask, as PyTorch writes it (weights that are no numbers become 0), a residual
     sum, a normalisation and a dense layer.

@@ -46,8 +46,8 @@ func (s *sampler) variables(free []int) []int {
 	return variables
 }
 
-// fitProduct finds a number among those that most are: one of some products of sizes, times a number, and another number
-// added. Extents, strides, counts of elements and lengths are such.
+// fitProduct finds a number among those that most are: one of some products of sizes, times a number, and another
+// number added. Extents, strides, counts of elements and lengths are such.
 func (s *sampler) fitProduct(samples []*sample, k int, products [][]int64) (terms [][]int64, found bool) {
 	for _, monomial := range products {
 		if by, added, is := affine(samples, k, monomial); is {
@@ -60,7 +60,8 @@ func (s *sampler) fitProduct(samples []*sample, k int, products [][]int64) (term
 	return nil, false
 }
 
-// productsOf are the products of at most mostDegree of some sizes, those of few first: by size, how often it is a factor.
+// productsOf are the products of at most mostDegree of some sizes, those of few first: by size, how often it is a
+// factor.
 func productsOf(sizes int, of []int) (all [][]int64) {
 	before := [][]int64{make([]int64, sizes)}
 	for range mostDegree {
@@ -103,10 +104,10 @@ func affine(samples []*sample, k int, monomial []int64) (by, added int64, is boo
 	})
 }
 
-// shifted is a size further on, or as far back where there is no room, within bounds; most of 0 is none.
+// shifted is a size further on, or as far back where there is no room, within bounds.
 func shifted(size, by, least, most int64) int64 {
 	switch {
-	case most == 0 || most == symbolic.Unbounded || size+by <= most:
+	case most == symbolic.Unbounded || size+by <= most:
 		return size + by
 	case size-by >= least:
 		return size - by

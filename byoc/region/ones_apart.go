@@ -18,46 +18,46 @@ const mostOnes = 1 << 10
 // span are the sizes of a dimension from least to most, both included.
 type span struct{ least, most int64 }
 
-// onesApart are sizes at which the same sizes are 1: of the dimensions, and of what is derived of one of them.
-type onesApart struct {
+// way is sizes at which the same sizes are 1: of the dimensions, and of what is derived of one of them.
+type way struct {
 	ones  []int
 	spans []span // by dimension
 }
 
-// onesApart are the ways in which sizes may be 1, those with the most ones first: engines are told other things there. Those
-// without any are the last. all is false where there are too many: then of all dimensions but one, or of none, no size is
-// 1 in them.
-func (s *sampler) onesApart() (list []onesApart, all bool) {
-	ways, count := make([][]onesApart, len(s.dimensions)), 1
+// onesApart are the ways in which sizes may be 1, those with the most ones first: engines are told other things there.
+// The one without any is the last. all is false where there are too many: then there are that in which all are 1 that
+// may be, and those in which sizes are 1 of one dimension alone.
+func (s *sampler) onesApart() (list []way, all bool) {
+	ways, count := make([][]way, len(s.dimensions)), 1
 	for i := range s.dimensions {
 		ways[i] = s.ways(i)
 		count = min(count*len(ways[i]), mostApart+1)
 	}
-	general := func(i int) onesApart { return ways[i][len(ways[i])-1] }
-	join := func(choose func(i int) onesApart) {
-		one := onesApart{ones: []int{}}
+	general := func(i int) way { return ways[i][len(ways[i])-1] }
+	join := func(choose func(i int) way) {
+		one := way{ones: []int{}}
 		for i := range ways {
-			way := choose(i)
-			one.ones, one.spans = append(one.ones, way.ones...), append(one.spans, way.spans...)
+			chosen := choose(i)
+			one.ones, one.spans = append(one.ones, chosen.ones...), append(one.spans, chosen.spans...)
 		}
 		slices.Sort(one.ones)
 		list = append(list, one)
 	}
 	if all = count <= mostApart; all {
 		for number := range count {
-			join(func(i int) onesApart {
-				way := ways[i][number%len(ways[i])]
+			join(func(i int) way {
+				chosen := ways[i][number%len(ways[i])]
 				number /= len(ways[i])
-				return way
+				return chosen
 			})
 		}
 	} else {
-		join(func(i int) onesApart { return ways[i][0] })
+		join(func(i int) way { return ways[i][0] })
 		for i := range ways {
-			for _, way := range ways[i][:len(ways[i])-1] {
-				join(func(k int) onesApart {
+			for _, special := range ways[i][:len(ways[i])-1] {
+				join(func(k int) way {
 					if k == i {
-						return way
+						return special
 					}
 					return general(k)
 				})
@@ -65,12 +65,12 @@ func (s *sampler) onesApart() (list []onesApart, all bool) {
 		}
 		join(general)
 	}
-	slices.SortStableFunc(list, func(a, b onesApart) int { return cmp.Compare(len(b.ones), len(a.ones)) })
+	slices.SortStableFunc(list, func(a, b way) int { return cmp.Compare(len(b.ones), len(a.ones)) })
 	return list, all
 }
 
 // ways are the spans of a dimension in which the same sizes are 1, ascending.
-func (s *sampler) ways(dimension int) (list []onesApart) {
+func (s *sampler) ways(dimension int) (list []way) {
 	d := s.dimensions[dimension]
 	least, most := max(d.Least, 1), d.Most
 	if most == 0 {
@@ -81,7 +81,7 @@ func (s *sampler) ways(dimension int) (list []onesApart) {
 		if last := len(list) - 1; last >= 0 && slices.Equal(list[last].ones, ones) {
 			list[last].spans[0].most = size
 		} else {
-			list = append(list, onesApart{ones, []span{{size, size}}})
+			list = append(list, way{ones, []span{{size, size}}})
 		}
 		if len(ones) == 0 || size == most || size == mostOnes {
 			list[len(list)-1].spans[0].most = most

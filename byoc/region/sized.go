@@ -16,7 +16,7 @@ import (
 // sizedForm is the form of texts for all sizes; the runtime (byoc/runtime/dnnl_sized_text.h) reads no other.
 const sizedForm = 1
 
-// manySamples are more than symbolic.Sample gives others for.
+// manySamples are as many as symbolic.Sample gives primes for: further ones would be the same again.
 const manySamples = 30
 
 // extraSamples are sizes at which a text for all sizes is held against what the engine is told there, beside those that
@@ -217,7 +217,7 @@ func cut(text []byte) (pieces []string, numbers []int64) {
 }
 
 // text is the one for all sizes within some spans.
-func (s *sampler) text(within onesApart) (*sizedText, error) {
+func (s *sampler) text(within way) (*sizedText, error) {
 	var free []int // dimensions that are not fixed
 	for i, span := range within.spans {
 		if span.least != span.most {
@@ -307,12 +307,9 @@ const mostTried = 1 << 16
 // is one for all sizes that may be told apart.
 func (s *sampler) unlikeLast(texts []sizedText, all bool) ([]sizedText, error) {
 	last := &texts[len(texts)-1]
-	if len(last.Ones) > 0 {
-		return texts, nil // all are apart
-	}
 	kept := texts[:0:0]
 	for i := range texts[:len(texts)-1] {
-		same := true
+		same := len(last.Ones) == 0 // else all are apart
 		for _, one := range s.known {
 			if s.isOf(one, texts[i].Ones) && last.at(one.all) != texts[i].at(one.all) {
 				same = false

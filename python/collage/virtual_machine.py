@@ -237,8 +237,8 @@ class _Input:
         return True
 
     def borrow(self, array):
-        """As ``set``, but where its elements can be read where they are, these are not copied: they are read there until
-        others are set.
+        """As ``set``, but elements that can be read where they are are not copied: they are read there until others are
+        set.
         """
         if array.nbytes < _LENT or self._kind is None or not array.flags.c_contiguous:
             return self.set(array)

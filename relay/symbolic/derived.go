@@ -11,7 +11,8 @@ type Quotient struct {
 	By   int64     `json:"by"`
 }
 
-// Derived is a number that follows from open dimensions by divisions: a Quotient, or, where By is 1, a polynomial of such.
+// Derived is a number that follows from open dimensions by divisions: a Quotient, or, where By is 1, a polynomial of
+// such.
 type Derived struct {
 	Quotient
 	// Extent says that a value has this size.

@@ -87,8 +87,8 @@ func (a *Analysis) Follows(id relay.NodeID) bool {
 	return !slices.ContainsFunc(a.values[id].dimensions(), func(d Dimension) bool { return !known[d.Name] })
 }
 
-// Told says that all sizes of a node are told by those of its inputs: they are polynomials of them, and quotients of such
-// by numbers. None is a maximum, or a quotient by what is open, that these are not.
+// Told says that all sizes of a node are told by those of its inputs: they are polynomials of them, and quotients of
+// such by numbers. None is a maximum, or a quotient by what is open, that these are not.
 func (a *Analysis) Told(id relay.NodeID) bool {
 	l := derivation{at: map[string]int{}}
 	for _, in := range a.g.Nodes[id].Inputs {
@@ -160,8 +160,8 @@ func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
 	return named, true
 }
 
-// products are the terms of an expression that is made of open dimensions, and no such by itself, and the quotients that
-// it has; nil where it is made of other things.
+// products are the terms of an expression that is made of open dimensions, and no such by itself, and the quotients
+// that it has; nil where it is made of other things.
 func (e Expression) products() (products []Product, quotients []Quotient) {
 	l := derivation{at: map[string]int{}}
 	if !l.atoms(e) {
