@@ -27,7 +27,9 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 TREE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TREE / "python"))
 
-SIZES = {"len": (1, 512), "batch": (1, 16), "frames": (2, 400), "past": (1, 512)}
+SIZES = {
+    "len": (1, 512), "batch": (1, 16), "frames": (2, 400), "past": (1, 512), "height": (64, 256), "width": (64, 256),
+}  # fmt: skip
 ENGINES = ("collage", "onnxruntime", "openvino")
 OF_TORCH = ("torch", "torch_compile")
 PEERS = TREE / ".venv-peers/bin/python"

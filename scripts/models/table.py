@@ -100,6 +100,12 @@ def _frames():
     return {"spectrogram": {2: torch.export.Dim("frames", min=2, max=400)}}
 
 
+def _sides():
+    """Images of any number and size."""
+    sides = {2: torch.export.Dim("height", min=64, max=256), 3: torch.export.Dim("width", min=64, max=256)}
+    return {"x": {0: torch.export.Dim("batch", min=2, max=64), **sides}}
+
+
 def _words_before():
     """How many words the caches of keys and values hold."""
     past = torch.export.Dim("past", min=1, max=512)
@@ -115,4 +121,5 @@ OPEN = {
     "whisper_encoder": (sequences.speech, _frames),
     "decoder_with_cache": (sequences.decoder_with_cache, _words_before),
     "mobilenet_v2": (lambda: (torchvision.models.mobilenet_v2(), (torch.randn(2, 3, 224, 224),)), _batches),
+    "resnet18_images": (lambda: (torchvision.models.resnet18(), (torch.randn(2, 3, 128, 160),)), _sides),
 }
