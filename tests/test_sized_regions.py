@@ -84,7 +84,7 @@ def test_networks(network, tmp_path):
 
 @pytest.mark.parametrize("backends", ["dnnl", "dnnl,native"])
 def test_windows_that_are_apart(backends):
-    """How many there are is a quotient of a side: at all sides, and those of which it is 1, too, they are what TVM's are."""
+    """How many there are is a quotient of a side, at which they are what TVM's are, and where there is one, too."""
     x = var(None, 4, None, None)
 
     def window(data, inside, size, **how):

@@ -25,8 +25,8 @@ class SizedText {
   SizedText(const std::string& text, size_t num_inputs);
 
   size_t num_sizes() const { return places_.size() + quotients_.size(); }
-  // The sizes of the open dimensions, in order, and behind them their quotients. Throws where an input has not
-  // so many dimensions, and where the region does not run at such sizes.
+  // The sizes of the open dimensions, in order, and behind them their quotients. Throws where an input has
+  // not so many dimensions, and where the region does not run at such sizes.
   void SizesOf(const std::vector<const DLTensor*>& inputs, std::vector<int64_t>* sizes) const;
   // The text at these sizes, num_sizes() of them. Throws where they are for none of the texts, or too large.
   std::string At(const std::vector<int64_t>& sizes) const;

@@ -49,11 +49,10 @@ TEST(SizedText, SizesAreThoseOfTheInputs) {
 }
 
 // A size of input 0; of it less one the half, and one more than that.
-constexpr char kHalves[] =
-    R"({"format":"collage-sized","version":1,"sizes":[[0,0]],)"
-    R"("quotients":[{"of":[[1,1],[-1,0]],"by":2},{"of":[[1,0,1],[1,0,0]],"by":1}],)"
-    R"("texts":[{"ones":[2],"pieces":["one"],"numbers":[]},)"
-    R"({"ones":[],"pieces":["",""],"numbers":[[[3,0,0,1]]]}]})";
+constexpr char kHalves[] = R"({"format":"collage-sized","version":1,"sizes":[[0,0]],)"
+                           R"("quotients":[{"of":[[1,1],[-1,0]],"by":2},{"of":[[1,0,1],[1,0,0]],"by":1}],)"
+                           R"("texts":[{"ones":[2],"pieces":["one"],"numbers":[]},)"
+                           R"({"ones":[],"pieces":["",""],"numbers":[[[3,0,0,1]]]}]})";
 
 TEST(SizedText, QuotientsAreRoundedDown) {
   const SizedText text(kHalves, 1);
