@@ -3,6 +3,7 @@
 package region
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/collage-tvm/collage/relay/symbolic"
@@ -35,20 +36,23 @@ func (s *sampler) quotients() []sizedQuotient {
 	return list
 }
 
-// variables are the sizes that numbers are made of: the dimensions that are free, and extents that are derived.
-func (s *sampler) variables(free []int) []int {
+// products are those of the sizes that numbers are made of, the dimensions that are free and extents that are derived;
+// those of few first.
+func (s *sampler) products(free []int) [][]int64 {
 	variables := slices.Clone(free)
 	for i := range s.derived {
 		if s.derived[i].Extent {
 			variables = append(variables, len(s.dimensions)+i)
 		}
 	}
-	return variables
+	list := monomialsOf(len(s.dimensions)+len(s.derived), variables)[1:] // the first is of none
+	slices.SortStableFunc(list, func(a, b []int64) int { return cmp.Compare(degree(a), degree(b)) })
+	return list
 }
 
 // fitProduct finds a number among those that most are: one of some products of sizes, times a number, and another
 // number added. Extents, strides, counts of elements and lengths are such.
-func (s *sampler) fitProduct(samples []*sample, k int, products [][]int64) (terms [][]int64, found bool) {
+func fitProduct(samples []*sample, k int, products [][]int64) (terms [][]int64, found bool) {
 	for _, monomial := range products {
 		if by, added, is := affine(samples, k, monomial); is {
 			if added != 0 {
@@ -60,35 +64,9 @@ func (s *sampler) fitProduct(samples []*sample, k int, products [][]int64) (term
 	return nil, false
 }
 
-// productsOf are the products of at most mostDegree of some sizes, those of few first: by size, how often it is a
-// factor.
-func productsOf(sizes int, of []int) (all [][]int64) {
-	before := [][]int64{make([]int64, sizes)}
-	for range mostDegree {
-		var next [][]int64
-		for _, one := range before {
-			last := 0 // each product once: its factors in the order of sizes
-			for i, exponent := range one {
-				if exponent > 0 {
-					last = i
-				}
-			}
-			for _, i := range of {
-				if i >= last {
-					more := slices.Clone(one)
-					more[i]++
-					next = append(next, more)
-				}
-			}
-		}
-		all, before = append(all, next...), next
-	}
-	return all
-}
-
 // affine says by what a product of sizes is to be multiplied, and what added, for the k-th number of each sample.
 func affine(samples []*sample, k int, monomial []int64) (by, added int64, is bool) {
-	product := func(one *sample) int64 { return polynomialAt([][]int64{append([]int64{1}, monomial...)}, one.all) }
+	product := func(one *sample) int64 { return productAt(monomial, one.all) }
 	first := product(samples[0])
 	for _, one := range samples[1:] {
 		if apart := product(one) - first; apart != 0 {

@@ -33,40 +33,40 @@ func (s *sampler) onesApart() (list []way, all bool) {
 		ways[i] = s.ways(i)
 		count = min(count*len(ways[i]), mostApart+1)
 	}
-	general := func(i int) way { return ways[i][len(ways[i])-1] }
-	join := func(choose func(i int) way) {
-		one := way{ones: []int{}}
-		for i := range ways {
-			chosen := choose(i)
-			one.ones, one.spans = append(one.ones, chosen.ones...), append(one.spans, chosen.spans...)
-		}
-		slices.Sort(one.ones)
-		list = append(list, one)
-	}
 	if all = count <= mostApart; all {
-		for number := range count {
-			join(func(i int) way {
-				chosen := ways[i][number%len(ways[i])]
-				number /= len(ways[i])
-				return chosen
-			})
-		}
+		list = combined(ways)
 	} else {
-		join(func(i int) way { return ways[i][0] })
-		for i := range ways {
-			for _, special := range ways[i][:len(ways[i])-1] {
-				join(func(k int) way {
-					if k == i {
-						return special
-					}
-					return general(k)
-				})
-			}
+		first, general := make([][]way, len(ways)), make([][]way, len(ways))
+		for i, of := range ways {
+			first[i], general[i] = of[:1], of[len(of)-1:]
 		}
-		join(general)
+		list = append(combined(first), combined(general)...)
+		for i, of := range ways {
+			special := slices.Clone(general)
+			special[i] = of[:len(of)-1]
+			list = append(list, combined(special)...)
+		}
 	}
 	slices.SortStableFunc(list, func(a, b way) int { return cmp.Compare(len(b.ones), len(a.ones)) })
 	return list, all
+}
+
+// combined are all ways to choose one of each dimension's.
+func combined(ways [][]way) []way {
+	list := []way{{ones: []int{}}}
+	for _, of := range ways {
+		var longer []way
+		for _, one := range list {
+			for _, chosen := range of {
+				longer = append(longer, way{slices.Concat(one.ones, chosen.ones), slices.Concat(one.spans, chosen.spans)})
+			}
+		}
+		list = longer
+	}
+	for i := range list {
+		slices.Sort(list[i].ones)
+	}
+	return list
 }
 
 // ways are the spans of a dimension in which the same sizes are 1, ascending.
@@ -96,22 +96,25 @@ func (s *sampler) ones(dimension int, size int64) (ones []int) {
 		ones = append(ones, dimension)
 	}
 	for i := range s.derived {
-		if at := len(s.dimensions) + i; s.depends(at) == dimension {
-			value, err := s.derived[i].At(map[string]int64{s.dimensions[dimension].Name: size})
-			if err == nil && value == 1 {
-				ones = append(ones, at)
-			}
+		if s.depends[i] != dimension {
+			continue
+		}
+		value, err := s.derived[i].At(map[string]int64{s.dimensions[dimension].Name: size})
+		if err == nil && value == 1 {
+			ones = append(ones, len(s.dimensions)+i)
 		}
 	}
 	return ones
 }
 
-// depends is the one dimension that an extent which is derived depends on; -1 for several, and for what no value has as
-// its size.
-func (s *sampler) depends(at int) int {
-	d := &s.derived[at-len(s.dimensions)]
-	if names := d.Dimensions(); d.Extent && len(names) == 1 {
-		return slices.IndexFunc(s.dimensions, func(one symbolic.Dimension) bool { return one.Name == names[0].Name })
+// dependences are depends.
+func (s *sampler) dependences() []int {
+	list := make([]int, len(s.derived))
+	for i := range s.derived {
+		list[i] = -1
+		if names := s.derived[i].Dimensions(); s.derived[i].Extent && len(names) == 1 {
+			list[i] = slices.IndexFunc(s.dimensions, func(d symbolic.Dimension) bool { return d.Name == names[0].Name })
+		}
 	}
-	return -1
+	return list
 }

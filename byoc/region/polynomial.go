@@ -47,7 +47,7 @@ func fit(samples []*sample, k int, monomials [][]int64) ([][]int64, error) {
 	for i, one := range samples {
 		row := make([]*big.Rat, len(monomials)+1)
 		for m, monomial := range monomials {
-			row[m] = new(big.Rat).SetInt64(polynomialAt([][]int64{append([]int64{1}, monomial...)}, one.all))
+			row[m] = new(big.Rat).SetInt64(productAt(monomial, one.all))
 		}
 		row[len(monomials)] = new(big.Rat).SetInt64(one.numbers[k])
 		rows[i] = row
@@ -97,13 +97,18 @@ func fit(samples []*sample, k int, monomials [][]int64) ([][]int64, error) {
 func polynomialAt(terms [][]int64, sizes []int64) int64 {
 	sum := int64(0)
 	for _, term := range terms {
-		product := term[0]
-		for i, exponent := range term[1:] {
-			for range exponent {
-				product *= sizes[i]
-			}
-		}
-		sum += product
+		sum += term[0] * productAt(term[1:], sizes)
 	}
 	return sum
+}
+
+// productAt is the product of sizes, each as often as it is a factor.
+func productAt(monomial, sizes []int64) int64 {
+	product := int64(1)
+	for i, exponent := range monomial {
+		for range exponent {
+			product *= sizes[i]
+		}
+	}
+	return product
 }

@@ -16,9 +16,6 @@ import (
 // sizedForm is the form of texts for all sizes; the runtime (byoc/runtime/dnnl_sized_text.h) reads no other.
 const sizedForm = 1
 
-// manySamples are as many as symbolic.Sample gives primes for: further ones would be the same again.
-const manySamples = 30
-
 // extraSamples are sizes at which a text for all sizes is held against what the engine is told there, beside those that
 // it was made of, and beside the ends of the bounds.
 const extraSamples = 4
@@ -58,6 +55,7 @@ func emitSized(p *Program, emit Emitter) (text []byte, fixed *Program, constants
 		return nil, nil, nil, err
 	}
 	s := &sampler{p: p, emit: emit, analysis: a, dimensions: a.Open(), derived: a.Derived(), known: map[string]*sample{}}
+	s.depends = s.dependences()
 	out := sized{Format: "collage-sized", Version: sizedForm, Quotients: s.quotients()}
 	if out.Sizes, err = s.places(); err != nil {
 		return nil, nil, nil, err
@@ -84,8 +82,11 @@ type sampler struct {
 	analysis   *symbolic.Analysis
 	dimensions []symbolic.Dimension
 	derived    []symbolic.Derived
-	known      map[string]*sample
-	first      *sample
+	// depends is, for each that is derived, the one dimension that it depends on; -1 for several, and for what no value
+	// has as its size.
+	depends []int
+	known   map[string]*sample
+	first   *sample
 }
 
 // sample is what the engine is told where dimensions have these sizes, in order; all has those that are derived behind
@@ -224,8 +225,7 @@ func (s *sampler) text(within way) (*sizedText, error) {
 			free = append(free, i)
 		}
 	}
-	sizes := len(s.dimensions) + len(s.derived)
-	monomials, products := monomialsOf(sizes, free), productsOf(sizes, s.variables(free))
+	monomials, products := monomialsOf(len(s.dimensions)+len(s.derived), free), s.products(free)
 	more := extraSamples
 	if len(s.derived) > 0 {
 		more += remainders
@@ -253,7 +253,7 @@ func (s *sampler) text(within way) (*sizedText, error) {
 			out.Pieces = extended(out.Pieces, len(out.Numbers), strconv.FormatInt(number, 10))
 			continue
 		}
-		terms, found := s.fitProduct(samples, k, products)
+		terms, found := fitProduct(samples, k, products)
 		if !found {
 			var err error
 			if terms, err = fit(samples, k, monomials); err != nil {
@@ -292,7 +292,7 @@ func (s *sampler) sizes(spans []span, number int) []int64 {
 			sizes[i] = d.Most
 		default:
 			sizes[i] = sampled[d.Name]
-			if len(s.derived) > 0 || number >= manySamples {
+			if len(s.derived) > 0 {
 				sizes[i] = shifted(sizes[i], int64(number*(2*i+1))%remainders, d.Least, d.Most)
 			}
 		}
@@ -328,7 +328,7 @@ func (s *sampler) unlikeLast(texts []sizedText, all bool) ([]sizedText, error) {
 // isOf says that a sample is one of those of which ones, and no others that are told apart, are 1.
 func (s *sampler) isOf(one *sample, ones []int) bool {
 	for i, size := range one.all {
-		if (i < len(s.dimensions) || s.depends(i) >= 0) && (size == 1) != slices.Contains(ones, i) {
+		if (i < len(s.dimensions) || s.depends[i-len(s.dimensions)] >= 0) && (size == 1) != slices.Contains(ones, i) {
 			return false
 		}
 	}

@@ -210,6 +210,8 @@ class _Input:
         self._room = self.array = self.shape = None
         self._views = {}  # by shape: the NDArray, and numpy's view of it
         self._any_place = told.get("regions", False)
+        # None where no region needs the runtime, which then may not be there.
+        self._new_lent = tvm.get_global_func("collage.runtime.Lent", allow_missing=True)
         self._lent, self._lender = {}, None  # by shape: the NDArray of what is lent; whose array that is now
 
     def set(self, array):
@@ -240,7 +242,8 @@ class _Input:
         """As ``set``, but elements that can be read where they are are not copied: they are read there until others are
         set.
         """
-        if array.nbytes < _LENT or self._kind is None or not array.flags.c_contiguous:
+        may_be = self._new_lent is not None and self._kind is not None
+        if not may_be or array.nbytes < _LENT or not array.flags.c_contiguous:
             return self.set(array)
         address = array.__array_interface__["data"][0]
         if address % _ALIGNED and not self._any_place:
@@ -248,11 +251,9 @@ class _Input:
         before, known = self.array, self._lent.get(array.shape)
         if known is None or array.dtype != self._kind:
             self._look_at(array)
-            if (lent := tvm.get_global_func("collage.runtime.Lent", allow_missing=True)) is None:
-                return self.set(array)
             if len(self._lent) == _SHAPES:
                 self._lent.clear()
-            known = self._lent[array.shape] = lent(self._dtype, tvm.runtime.ShapeTuple(array.shape))
+            known = self._lent[array.shape] = self._new_lent(self._dtype, tvm.runtime.ShapeTuple(array.shape))
         known.handle.contents.data = address
         self.array, self.shape, self._lender = known, array.shape, array
         return known is not before

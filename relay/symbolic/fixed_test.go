@@ -225,5 +225,10 @@ func TestSamples(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, int64(len(seen)), min(bounds[1]-bounds[0]+1, 5), "%v", bounds)
 	}
+	seen := map[int64]bool{}
+	for number := range 100 {
+		seen[Sample([]Dimension{{Name: "a"}}, number)["a"]] = true
+	}
+	require.Len(t, seen, 100)
 	require.Equal(t, map[string]int64{"a": 1, "b": 3}, Least([]Dimension{{Name: "a"}, {Name: "b", Least: 3}}))
 }

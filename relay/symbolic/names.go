@@ -54,7 +54,8 @@ var primes = []int64{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 12
 func Sample(dimensions []Dimension, number int) map[string]int64 {
 	sizes := make(map[string]int64, len(dimensions))
 	for i, d := range dimensions {
-		size := primes[(i+number*7)%len(primes)]
+		// Behind the last prime they begin again, as far further on as that is.
+		size := primes[(i+number*7)%len(primes)] + int64(number/len(primes))*primes[len(primes)-1]
 		least, most := max(d.Least, 1), d.Most
 		if most == 0 {
 			most = Unbounded
