@@ -178,7 +178,7 @@ def test_bytes_within_an_error_and_not_beyond(backend, tmp_path):
 @needs_bf16
 def test_a_network_in_bfloat16(tmp_path):
     module = network(sensitive=False)
-    path, plan = compiled(module, tmp_path, backends=["tvm", "openvino"], precision="bf16", max_error=0.03)
+    path, plan = compiled(module, tmp_path, backends=["tvm", "openvino"], precision="bf16", max_error=0.03, trials=12)
     priced = plan["precision"].pop("lagrangian")
     assert plan["precision"] == {
         "allowed": "bf16", "max_error": 0.03, "measure": "l2", "searched_inputs": 2, "held_out_inputs": 6,
@@ -328,6 +328,12 @@ def test_what_is_said_of_a_result_for_go_to_judge():
     assert seen([right * 1.01], rtol=0.005)[1]["wrong"] == 50 and "l2" not in seen([right])[1]
     assert seen([right + 0.01], atol_of_greatest=0.02)[1]["wrong"] == 0
     masked = np.append(right, np.float32(-np.inf))  # which is no value to take a share of
+    # Beside large outputs small ones are held to what they are themselves, and to a rounding of the large ones.
+    large = np.full(3, 1e4, "float32")
+    for off, of_all, wrong in ((2e-3, 0, 50), (2e-3, 1e-6, 0), (2e-5, 0, 0)):
+        request = {"atol_of_each": 1e-4, "atol_of_greatest": of_all}
+        told = check.seen([large + np.float32(0.5), right * 0 + 0.1 + np.float32(off)], [large, right * 0 + 0.1], request)
+        assert [output["wrong"] for output in told["each"]] == [0, wrong]
     assert check.seen([masked + np.float32(0.01)], [masked], {"atol_of_greatest": 1e-3})["each"][0]["wrong"] == 50
     other = right.copy()
     other[7] = 4

@@ -13,6 +13,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -61,6 +62,19 @@ func TestWhatIsTooFarOffIsNotKept(t *testing.T) {
 	assert.Equal(t, map[string]string{graphLevelName: "its outputs are off by 0.5 (l2) where 0.01 is allowed",
 		graphLevelName + " 2": "its outputs are off by 0.011 (l2) where 0.01 is allowed (on inputs that the search has " +
 			"not seen)"}, failures)
+}
+
+func TestARunThatEndsBeforePlacingKeepsThePriceOfErrors(t *testing.T) {
+	c := late(time.Minute, five()...)
+	c.Precision = settings.Precision{Allowed: settings.PrecisionBF16}
+	first, second := &plan.Lagrangian{Price: 1}, &plan.Lagrangian{Price: 2}
+	c.graph.keep(&graphlevel.Result{Lagrangian: first})
+	ended := &graphlevel.Result{Why: "6 networks were measured"}
+	c.graph.keep(ended)
+	assert.Same(t, ended, c.graph.result)
+	assert.Same(t, first, c.precisionRecord().Lagrangian)
+	c.graph.keep(&graphlevel.Result{Lagrangian: second})
+	assert.Same(t, second, c.precisionRecord().Lagrangian)
 }
 
 func TestWhatWasNotMeasuredIsNotKeptWhereItIsNarrow(t *testing.T) {

@@ -180,7 +180,7 @@ func medianRatio(a, b []float64) float64 { return statistics.Median(statistics.R
 // record writes the finalists into the plan.
 func (c *decision) record(chosen *finalist) {
 	c.plan.Finalists, c.plan.Precision = nil, c.precisionRecord()
-	if measure.ToleratedShare(c.plainDoubt) > measure.ToleratedShare(0) {
+	if measure.Doubtful(c.plainDoubt) {
 		c.plan.Doubt = c.plainDoubt
 	}
 	if c.settled && len(c.graph.result.Trials) == 0 {

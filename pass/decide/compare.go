@@ -265,7 +265,7 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	}
 	step := c.Progress.Start(title, rounds)
 	comparison, err := pool.Compare(ctx, models, measure.CompareOptions{Rounds: rounds, HeldOut: c.unsearched(),
-		ATol:     measure.ToleratedShare(c.plainDoubt),
+		Doubt:    c.plainDoubt,
 		Measure:  c.ownMeasure(),
 		Progress: func(done, _ int) { step.At(done, "") }})
 	if err != nil {

@@ -377,7 +377,7 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 		c.Progress.Stop()
 		return c.laneError(err)
 	}
-	c.graph.result = result
+	c.graph.keep(result)
 	if until == oneStep {
 		c.graph.steps = result.Fed
 	}
@@ -404,6 +404,15 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 	}
 	step.Done("%s", text)
 	return nil
+}
+
+// keep has result in the place of what an earlier run of the search found, which it has run through again, but for what
+// it ended too early to do again: to place by the price of errors.
+func (g *graph) keep(result *graphlevel.Result) {
+	if result.Lagrangian == nil && g.result != nil {
+		result.Lagrangian = g.result.Lagrangian
+	}
+	g.result = result
 }
 
 // networkKey is the key of networks in the store: where errors are taken, those that have them are others.

@@ -30,9 +30,8 @@ type CompareOptions struct {
 	Rounds int
 	// Seed makes the random inputs.
 	Seed int
-	// RTol and ATol are how far the outputs may be from the first model's, relative to the expected element and to the
-	// greatest one; 0 for what holds for networks.
-	RTol, ATol float64
+	// Doubt is as of NetworkRun.
+	Doubt float64
 	// HeldOut are inputs on which it is told how far models are off (OutputCheck.Errors); may be empty. Measure is as of
 	// Inputs.
 	HeldOut []Input
@@ -132,9 +131,9 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 	defer worker.kill()
 	worker.lastID++
 	taken := time.Now()
-	rtol, atol := tolerances(options.RTol, options.ATol, networkRTol)
 	message := compareMessage{ID: worker.lastID, Op: "compare", Models: models, Rounds: options.Rounds,
-		Threads: p.options.Threads, Seed: options.Seed, RTol: rtol, ATol: atol,
+		Threads: p.options.Threads, Seed: options.Seed, RTol: networkRTol,
+		ATol: shareOfAll(options.Doubt), ATolOfEach: shareOfGreatest,
 		HeldOut: options.HeldOut, Measure: options.Measure}
 	if err := worker.send(message); err != nil {
 		return nil, fmt.Errorf("measure: comparing models: %w", worker.exit())

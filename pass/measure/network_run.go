@@ -27,9 +27,10 @@ type networkRunMessage struct {
 	MinSampleMs float64 `json:"min_sample_ms,omitempty"`
 	Inputs      []Input `json:"inputs,omitempty"`
 	HeldOut     []Input `json:"held_out,omitempty"`
-	// RTol and ATol are as of measureMessage, for "network_run" with Check.
-	RTol float64 `json:"rtol,omitempty"`
-	ATol float64 `json:"atol_of_greatest,omitempty"`
+	// RTol, ATol and ATolOfEach are as of compareMessage, for "network_run" with Check.
+	RTol       float64 `json:"rtol,omitempty"`
+	ATol       float64 `json:"atol_of_greatest,omitempty"`
+	ATolOfEach float64 `json:"atol_of_each,omitempty"`
 	// Measure is another one in which errors are taken.
 	Measure *OwnMeasure `json:"measure,omitempty"`
 }
@@ -66,7 +67,7 @@ type NetworkRun struct {
 	// computes in a narrower type than the network's: then they are all that is said of its outputs.
 	Inputs *Inputs
 	Narrow bool
-	// Doubt is by how much plain TVM's outputs are off another engine's, as a share of the greatest (ToleratedShare).
+	// Doubt is by how much plain TVM's outputs are off another engine's, as a share of the greatest (Doubtful).
 	Doubt float64
 	// Step is how many rounds are run until More is asked whether to go on, Rounds how many at most.
 	Step, Rounds int
@@ -106,7 +107,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
 				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
 				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, RTol: networkRTol,
-				ATol: ToleratedShare(run.Doubt), Measure: inputs.Measure}
+				ATol: shareOfAll(run.Doubt), ATolOfEach: shareOfGreatest, Measure: inputs.Measure}
 		})
 		if err != nil {
 			return c, err

@@ -437,7 +437,7 @@ const warmInTurn = 2 * time.Millisecond
 // message asks for a job.
 func (o *Options) message(j *job) measureMessage {
 	w := j.workload
-	rtol, atol := tolerances(w.RTol, w.ATol, candidateRTol)
+	rtol, atol := tolerances(w.RTol, w.ATol)
 	warming := warm
 	if j.awake {
 		warming = warmInTurn

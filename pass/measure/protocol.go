@@ -90,7 +90,9 @@ type compareMessage struct {
 	Seed    int     `json:"seed"`
 	RTol    float64 `json:"rtol"`
 	ATol    float64 `json:"atol_of_greatest"`
-	HeldOut []Input `json:"held_out,omitempty"`
+	// ATolOfEach is relative to the greatest expected element of the output itself.
+	ATolOfEach float64 `json:"atol_of_each"`
+	HeldOut    []Input `json:"held_out,omitempty"`
 	// Measure is another one in which errors are taken on HeldOut.
 	Measure *OwnMeasure `json:"measure,omitempty"`
 }

@@ -22,6 +22,8 @@ const (
 	// shareOfGreatest is some hundred times float32's own rounding (2^-24): what is small beside the greatest value
 	// came of sums that cancel, and has no digits of its own below that.
 	shareOfGreatest = 1e-5
+	// oneRounding is how far apart two numbers of float32 are at most that follow each other, relatively.
+	oneRounding = 0x1p-23
 )
 
 // somethingElse is the relative error (L2) from which on a part that is computed narrowly computes something else than
@@ -132,15 +134,25 @@ func (s *outputsSeen) greatest() (most float64) {
 	return most
 }
 
-// ToleratedShare is how far a network's outputs may be from plain TVM's, as a share of the greatest, where these are off
-// another engine's by doubt: as far again as that is for whoever is nearer to what is right. TVM adds up one after the
-// other, and a mean over a large image is off by more than what other engines make of it.
-func ToleratedShare(doubt float64) float64 { return max(shareOfGreatest, 2*doubt) }
+// Doubtful says that a network's outputs may be further from plain TVM's than shareOfGreatest, since these are off
+// another engine's by doubt.
+func Doubtful(doubt float64) bool { return 2*doubt > shareOfGreatest }
 
-// tolerances are those that were asked for, or rtol and shareOfGreatest.
-func tolerances(rtol, atol, otherwise float64) (relative, ofGreatest float64) {
+// shareOfAll is how far each of a network's outputs may be from plain TVM's whatever its own values are, as a share of the
+// greatest of all outputs. Where TVM's are off another engine's by doubt it is as far again as that is for whoever is
+// nearer to what is right: TVM adds up one after the other, and a mean over a large image is off by more than what other
+// engines make of it. Otherwise it is one rounding of that value: an output may be what is left of a difference.
+func shareOfAll(doubt float64) float64 {
+	if Doubtful(doubt) {
+		return 2 * doubt
+	}
+	return oneRounding
+}
+
+// tolerances are those that were asked for, or candidateRTol and shareOfGreatest.
+func tolerances(rtol, atol float64) (relative, ofGreatest float64) {
 	if relative, ofGreatest = rtol, atol; rtol == 0 {
-		relative = otherwise
+		relative = candidateRTol
 	}
 	if atol == 0 {
 		ofGreatest = shareOfGreatest

@@ -68,10 +68,17 @@ func TestWhatComesOfOutputs(t *testing.T) {
 }
 
 func TestTolerancesThatNobodyGave(t *testing.T) {
-	rtol, atol := tolerances(0, 0, networkRTol)
-	assert.Equal(t, []float64{networkRTol, shareOfGreatest}, []float64{rtol, atol})
-	rtol, atol = tolerances(0.5, 0.25, networkRTol)
+	rtol, atol := tolerances(0, 0)
+	assert.Equal(t, []float64{candidateRTol, shareOfGreatest}, []float64{rtol, atol})
+	rtol, atol = tolerances(0.5, 0.25)
 	assert.Equal(t, []float64{0.5, 0.25}, []float64{rtol, atol})
+}
+
+func TestWhatNetworksMayBeOffByWhateverTheirOutputsAre(t *testing.T) {
+	for doubt, want := range map[float64]float64{0: oneRounding, 4e-6: oneRounding, 6e-6: 12e-6, 1: 2} {
+		assert.InEpsilon(t, want, shareOfAll(doubt), 1e-12)
+		assert.Equal(t, want > oneRounding, Doubtful(doubt))
+	}
 }
 
 // memory is something that runs, and what the process's memory does meanwhile.

@@ -42,7 +42,7 @@ type Plan struct {
 	// Precision says how far outputs were allowed to be off; nil where only the tolerance of candidates held.
 	Precision *Precision `json:"precision,omitempty"`
 	// Doubt is by how much plain TVM's outputs were off another engine's, as a share of the greatest, where outputs could
-	// be off plain TVM's by more because of that (measure.ToleratedShare); 0 where they could not.
+	// be off plain TVM's by more because of that (measure.Doubtful); 0 where they could not.
 	Doubt float64 `json:"doubt,omitempty"`
 	// Estimate is what the costs say about the whole.
 	Estimate Estimate `json:"estimate"`

@@ -42,10 +42,10 @@ def seen(got, expected, request):
     """
     if unlike := misfit(got, expected):
         return {"unlike": unlike, "each": []}
-    within = tolerances(request, expected)
     each = []
-    for one, other in zip(got, expected, strict=True):
-        each.append({**_told(one, other, *within), "new_nan": has_new_nan([one], [other])})
+    for one, other, atol in zip(got, expected, _absolute(request, expected), strict=True):
+        told = _told(one, other, request.get("rtol") or 0.0, atol)
+        each.append({**told, "new_nan": has_new_nan([one], [other])})
         if request.get("narrow"):
             each[-1]["l2"] = precision.errors([[one]], [[other]])["l2"]
     return {"unlike": "", "each": each}
@@ -85,13 +85,15 @@ def misfit(got, expected):
     return ""
 
 
-def tolerances(request, expected):
-    """(rtol, atol) of a request.
+def _absolute(request, expected):
+    """How far each output may be off whatever is expected there.
 
-    "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
-    beside the greatest value has no digits of its own.
+    "atol_of_greatest" is a share of the greatest value of all outputs, "atol_of_each" one of the greatest of the
+    output itself: sums of both signs cancel, and what is small beside the greatest value has no digits of its own.
     """
-    return request.get("rtol") or 0.0, (request.get("atol_of_greatest") or 0.0) * _greatest(expected)
+    of_all = (request.get("atol_of_greatest") or 0.0) * _greatest(expected)
+    of_each = request.get("atol_of_each") or 0.0
+    return [max(of_all, of_each * _greatest([output])) for output in expected]
 
 
 def _greatest(arrays):
@@ -134,8 +136,8 @@ def witnessed(got, answers, loose):
 
 
 def doubt(got, answers):
-    """How far outputs are off another engine's as a share of the greatest of all of them, which is what tolerances are
-    a share of; of outputs of floating point alone.
+    """How far outputs are off another engine's as a share of the greatest of all of them; of outputs of floating point
+    alone.
     """
     pairs = [(one, other) for one, other in zip(got, answers, strict=True) if other.dtype.kind == "f"]
     with np.errstate(invalid="ignore"):
