@@ -346,6 +346,20 @@ def test_the_time_is_that_of_the_whole(command, model, tmp_path):
     assert why and (len(known) > 2 or why == "there was no time for another network")
 
 
+@pytest.mark.parametrize("seconds", ["10ms", "5m"])
+def test_without_tvm_there_is_one_placement(command, model, tmp_path, seconds):
+    """Whether there is time to measure its parts or not; plain TVM is what its outputs are held against."""
+    result = command(
+        "compile", model, "-o", tmp_path / "a.so", "--backends", "dnnl", "--db", tmp_path / "costs.jsonl",
+        "--repeat", 3, "--rounds", 2, "--search-time", seconds, "--json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["chosen"] == "collage"
+    regions = found["report"]["regions"]
+    assert [(one["backend"], len(one["operators"])) for one in regions] == [("dnnl", 15)], regions
+
+
 def test_an_interrupted_search_writes_the_best_so_far(collage_library, command, model, tmp_path):
     costs, out, plan = tmp_path / "costs.jsonl", tmp_path / "a.tar", tmp_path / "plan.json"
     binary = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")

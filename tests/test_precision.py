@@ -330,9 +330,10 @@ def test_what_is_said_of_a_result_for_go_to_judge():
     masked = np.append(right, np.float32(-np.inf))  # which is no value to take a share of
     # Beside large outputs small ones are held to what they are themselves, and to a rounding of the large ones.
     large = np.full(3, 1e4, "float32")
-    for off, of_all, wrong in ((2e-3, 0, 50), (2e-3, 1e-6, 0), (2e-5, 0, 0)):
+    for off, of_all, wrong in ((2e-3, 0, 50), (2e-3, 1e-6, 0), (5e-6, 0, 0)):
         request = {"atol_of_each": 1e-4, "atol_of_greatest": of_all}
-        told = check.seen([large + np.float32(0.5), right * 0 + 0.1 + np.float32(off)], [large, right * 0 + 0.1], request)
+        little = right * 0 + np.float32(0.1)
+        told = check.seen([large + np.float32(0.5), little + np.float32(off)], [large, little], request)
         assert [output["wrong"] for output in told["each"]] == [0, wrong]
     assert check.seen([masked + np.float32(0.01)], [masked], {"atol_of_greatest": 1e-3})["each"][0]["wrong"] == 50
     other = right.copy()

@@ -75,7 +75,7 @@ def imported(result):
 
 
 def test_doubt_is_a_share_of_the_greatest_of_all_outputs():
-    """What networks may be off by then is one, too: what is a large share of a small output is all of it, of a large one."""
+    """So is what networks may be off by then: a large share of a small output is hardly anything of a large one."""
     large, small, words = np.array([100.0, -1000.0], "float32"), np.array([1.0, np.inf], "float32"), np.array([7])
     off = [large, small + np.float32(1e-3), words + 1]
     assert check.doubt(off, [large, small, words]) == pytest.approx(1e-6, rel=1e-3)

@@ -3,7 +3,10 @@
 package network
 
 import (
+	"slices"
+
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
@@ -19,7 +22,7 @@ func Place(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, p *plan
 		if s, err = placing.Decided(mod, cfg, nil); err != nil {
 			return err
 		}
-		if s.Late {
+		if s.Late && slices.ContainsFunc(s.Backends, byoc.Backend.TakesAnything) {
 			if out, p, err = believed(s); err == nil {
 				s.Timings.Keep()
 			}
