@@ -25,6 +25,7 @@ from . import (
     apart,
     errors,
     folding,
+    log,
     onnx_inputs,
     open_dimensions,
     parameters,
@@ -267,7 +268,7 @@ def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
 def _onnx_proto(path):
     """The model in a file, which its large weights in other files are no part of yet."""
     try:
-        from .onnx_reader import form, narrow, weights
+        from .onnx_reader import form, weights
     except ImportError:
         raise errors.MissingPackageError(f"reading {path} needs the onnx package: pip install onnx==1.18.0") from None
     try:
@@ -280,7 +281,7 @@ def _onnx_proto(path):
         raise errors.ModelError(f"{path} is not an ONNX model: it holds no graph")
     try:
         form.require_opset(proto)
-        narrow.widen(proto)
+        _widen(proto, path)
         form.require_types(proto.graph)
         form.require_scales(proto.graph)
     except ValueError as error:
@@ -288,18 +289,30 @@ def _onnx_proto(path):
     return proto
 
 
+def _widen(proto, path):
+    from . import onnx_narrow
+
+    if onnx_narrow.widen(proto):
+        log.logger.warning(
+            "%s computes in bfloat16, of which TVM has no tensors: it is computed in float32, without the roundings in "
+            "between, and inputs and outputs of bfloat16 are float32 (the precision bf16 allows bfloat16 again, where "
+            "that is quicker).",
+            path,
+        )
+
+
 def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=None):
     """The module of an ONNX model (a ModelProto, which is used up), the values of those inputs that became constants,
     and the open_dimensions.Sizes of the others. ``path`` stands in errors; ``folder`` is where weights are that were
     left in their files.
     """
-    from .onnx_reader import form, narrow, table
+    from .onnx_reader import form, table
 
     try:
         input_shapes = onnx_inputs.as_tensors(proto.graph, input_shapes, _arrays(input_values))
     except ValueError as error:
         raise errors.ModelError(f"{path} cannot be read: {error}") from None
-    narrow.widen(proto)
+    _widen(proto, path)
     fixed = _fix_inputs(proto.graph, input_values, path)
     sizes = open_dimensions.settle(_declared(proto.graph), input_shapes, dynamic or {}, path)
     _require_sizes(input_shapes, path, _said_zero(proto.graph))

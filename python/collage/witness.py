@@ -11,12 +11,13 @@
 "format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
 "seconds"), torchscript or pt2 (PyTorch), or tflite (LiteRT, or TensorFlow's own runtime). "values" are inputs that were
 made constants when TVM read the model, their bytes as hexadecimal digits. A "loose" answer is that of a quantised
-network, in which one step of rounding is worth more than the usual tolerance. "inside" names the tensors of a tflite
-file that are to be the outputs. "second" asks for the engine that is asked where the first one's answer is another than
-TVM's: the reference evaluator, or LiteRT with its reference kernels.
+network, in which one step of rounding is worth more than the usual tolerance, or PyTorch's in bfloat16. "inside" names
+the tensors of a tflite file that are to be the outputs. "second" asks for the engine that is asked where the first
+one's answer is another than TVM's: the reference evaluator, or LiteRT with its reference kernels.
 TVM is not imported.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
 import json
@@ -115,16 +116,38 @@ def _onnx(question, values):
         raise UncheckedError(f"it draws random numbers ({', '.join(sorted(kinds & _DRAWING))})")
     loose = any(kind in _QUANTISED or kind.startswith("QLinear") for kind in kinds)
     tried = []
-    for engine in (_reference,) if question.get("second") else (_onnxruntime, _reference):
-        try:
-            name, outputs = engine(question, values)
-        except ImportError:
-            tried.append("ONNX Runtime is not installed")
-        except Exception as error:
-            tried.append(f"{_TITLES[engine]}: {apart.in_short(error)}")
-        else:
-            return name, loose, onnx_inputs.flat(outputs)
+    with _in_float32(question) as asked:
+        for engine in (_reference,) if question.get("second") else (_onnxruntime, _reference):
+            try:
+                name, outputs = engine(asked, values)
+            except ImportError:
+                tried.append("ONNX Runtime is not installed")
+            except Exception as error:
+                tried.append(f"{_TITLES[engine]}: {apart.in_short(error)}")
+            else:
+                return name, loose, onnx_inputs.flat(outputs)
     raise UncheckedError("; ".join(tried))
+
+
+@contextlib.contextmanager
+def _in_float32(question):
+    """The question, of a file that computes in float32 where the model's does in bfloat16: so does what TVM reads, and
+    engines have few operators of bfloat16.
+    """
+    import onnx
+
+    from . import onnx_narrow
+
+    path = question["model"]
+    if not onnx_narrow.has_bfloat16(onnx.load(path, load_external_data=False)):
+        yield question
+        return
+    proto = onnx.load(path)
+    onnx_narrow.widen(proto)
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        wide = os.path.join(folder, "model.onnx")
+        onnx.save(proto, wide, save_as_external_data=True, location="weights")
+        yield {**question, "model": wide}
 
 
 def _onnxruntime(question, values):
@@ -171,16 +194,17 @@ def _torch(path, form, values):
 
     exported = form == "pt2"
     network = torch.export.load(path).module() if exported else torch.jit.load(path, map_location="cpu").eval()
+    rounds = any(one.dtype == torch.bfloat16 for one in network.parameters())
     torch.set_num_threads(1)
     with torch.no_grad():
         given = network(*(torch.from_numpy(np.ascontiguousarray(value)) for value in values.values()))
 
     def tensors(value):
         if isinstance(value, torch.Tensor):
-            return [value.numpy()]
+            return [(value.float() if value.dtype == torch.bfloat16 else value).numpy()]
         return [one for each in (value.values() if isinstance(value, dict) else value) for one in tensors(each)]
 
-    return f"PyTorch {torch.__version__}", False, tensors(given)
+    return f"PyTorch {torch.__version__}", rounds, tensors(given)
 
 
 # Where an interpreter of TensorFlow Lite files is looked for.

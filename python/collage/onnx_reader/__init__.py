@@ -12,7 +12,6 @@ from . import (
     elementwise,
     form,
     images,
-    narrow,
     normalisations,
     orders,
     pooling,
