@@ -88,7 +88,8 @@ func (c *decision) begin(network *network.Network) error {
 	}
 	c.target = network.Target()
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
-	lane, err := lane.New(network, lane.Options{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
+	lane, err := lane.New(network, lane.Options{Time: c.budget.Total(), Folder: c.Temporary,
+		Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: c.doing,
 		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Doubt: func() float64 { return c.plainDoubt },
 		Inputs: c.inputs(), Data: c.data(), Store: c.Store,

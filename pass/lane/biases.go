@@ -4,7 +4,6 @@ package lane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -25,15 +24,12 @@ func (l *Lane) decideBiases(ctx context.Context, p *genome.Placement, scales *co
 		return nil
 	}
 	l.options.Progress("comparing biases")
+	built, err := l.variants(ctx, p, scales)
+	if err != nil {
+		return err
+	}
 	var off [2]float64
-	var built [2]*Executable
-	for i, corrected := range []bool{false, true} {
-		scales.Biases = &cost.Biases{Corrected: corrected}
-		l.learn(&cost.Cost{Scales: scales})
-		e, err := l.variant(ctx, p, fmt.Sprintf("-biases-%v", corrected))
-		if err != nil {
-			return err
-		}
+	for i, e := range built {
 		errors, err := l.compared(ctx, e)
 		if err != nil {
 			return err
@@ -42,7 +38,7 @@ func (l *Lane) decideBiases(ctx context.Context, p *genome.Placement, scales *co
 			scales.Biases = nil
 			return nil
 		}
-		off[i], built[i] = errors.In(l.options.ErrorMeasure), e
+		off[i] = errors.In(l.options.ErrorMeasure)
 	}
 	better := 0
 	if off[1] < off[0] {
@@ -53,23 +49,37 @@ func (l *Lane) decideBiases(ctx context.Context, p *genome.Placement, scales *co
 	return os.Remove(built[1-better].Path)
 }
 
-// errNotBuilt says that a variant has no executable.
-var errNotBuilt = errors.New("it was not built")
-
-// variant builds a placement once more, under another name.
-func (l *Lane) variant(ctx context.Context, p *genome.Placement, name string) (*Executable, error) {
-	l.suffix = name
-	defer func() { l.suffix = "" }()
-	delete(l.built, p.Key)
-	if err := l.build(ctx, []*genome.Placement{l.plain, p}, nil); err != nil {
-		return nil, err
+// variants builds a placement with its biases as they are and with these corrected, side by side, and plain TVM where
+// that was not done.
+func (l *Lane) variants(ctx context.Context, p *genome.Placement, scales *cost.Scales) (built [2]*Executable,
+	err error) {
+	var jobs []measure.NetworkBuild
+	for i, corrected := range []bool{false, true} {
+		scales.Biases = &cost.Biases{Corrected: corrected}
+		l.learn(&cost.Cost{Scales: scales})
+		job, e, err := l.job(p, fmt.Sprintf("-biases-%v", corrected))
+		if err != nil {
+			return built, err
+		}
+		jobs, built[i] = append(jobs, job), e
 	}
-	e := l.built[p.Key]
-	delete(l.built, p.Key)
-	if e == nil {
-		return nil, errNotBuilt
+	plain := l.built[l.plain.Key]
+	if plain == nil {
+		var job measure.NetworkBuild
+		if job, plain, err = l.job(l.plain, ""); err != nil {
+			return built, err
+		}
+		jobs = append(jobs, job)
 	}
-	return e, nil
+	return built, l.pool.Build(ctx, jobs, len(jobs), func(i int, b *measure.NetworkBuilt) error {
+		if i < len(built) {
+			l.finish(built[i], p.Key, b)
+			return nil
+		}
+		l.finish(plain, l.plain.Key, b)
+		l.built[l.plain.Key] = plain
+		return nil
+	})
 }
 
 // compared is how far an executable's outputs are off on the inputs on which methods are compared; nil where it cannot be

@@ -4,11 +4,19 @@ package lane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/collage-tvm/collage/pass/cost"
 )
+
+func TestHowMuchASearchHurries(t *testing.T) {
+	for search, want := range map[time.Duration]float64{0: 1, 30 * time.Second: 0.25, time.Minute: 0.5, unhurried: 1,
+		time.Hour: 1} {
+		assert.Equal(t, want, hurry(search), search)
+	}
+}
 
 func TestWhoSetsThePaceAtHalfAndTwice(t *testing.T) {
 	for _, of := range []struct {

@@ -49,9 +49,7 @@ type Lane struct {
 	failures int
 	// looks is look, but for tests.
 	looks func(ctx context.Context, values []relay.NodeID, wide string) (*cost.Scales, *cost.Failure, error)
-	// suffix is behind the names of executables that are built.
-	suffix string
-	ahead  []*genome.Placement // what is wanted after the next Measure (Ahead)
+	ahead []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
 // Options say how a Lane works.
@@ -64,6 +62,9 @@ type Options struct {
 	Rounds int
 	// Builders is how many networks are built side by side; 0 for 2.
 	Builders int
+	// Time is how long the whole search may take; 0 for as long as it likes. In less than unhurried, networks are run for
+	// less time to see how to round their values.
+	Time time.Duration
 	// Python is the interpreter of the workers; "" as in Config.
 	Python string
 	// Poll is called while workers are waited for; an error of it ends what is going on. nil: bridge.CheckSignals.
@@ -100,6 +101,11 @@ const DefaultNetworkRounds = 9
 // networkSample is how long one sample of a network takes at least: small networks are run again and again. It is
 // longer than for candidates, since fewer samples are taken, and of more things that can go wrong.
 const networkSample = 10 * time.Millisecond
+
+// unhurried is how long a search takes in which how to round values is looked at as long as that is worth something.
+// With half a minute of looking and building for it, a search of a minute had time for one network that computes in
+// bytes (RATIONALE).
+const unhurried = 2 * time.Minute
 
 // roundsAtOnce is how many rounds are run before it is asked whether a network is hopeless.
 const roundsAtOnce = 3
@@ -151,6 +157,7 @@ func New(network *network.Network, options Options) (*Lane, error) {
 		return nil, err
 	}
 	l.pool, err = measure.NewNetworks(measure.Options{
+		Hurry: hurry(options.Time),
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel,
 			DisabledPasses: normalise.BuildWithout(cfg.DisabledPasses),
 			TuningLog:      cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
@@ -160,6 +167,14 @@ func New(network *network.Network, options Options) (*Lane, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// hurry is measure.Options.Hurry of a search that may take so long; 0 for as long as it likes.
+func hurry(search time.Duration) float64 {
+	if search <= 0 {
+		return 1
+	}
+	return min(1, search.Seconds()/unhurried.Seconds())
 }
 
 // Close ends the workers. The executables stay where they are.
@@ -208,37 +223,49 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 			l.built[p.Key] = &Executable{Failure: l.unknown}
 			continue
 		}
-		spec, named := l.network.Spec(p)
-		text, err := json.Marshal(spec)
+		job, e, err := l.job(p, "")
 		if err != nil {
 			return err
-		}
-		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.suffix+l.options.Extension),
-			narrow: l.network.Narrow(p)}
-		for i, f := range spec.Functions {
-			if f.Name == "main" {
-				e.regions = named[i]
-			}
 		}
 		made, keys = append(made, e), append(keys, p.Key)
 		if i < len(placements) {
 			wanted++
 		}
-		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params,
-			Network: string(text), Compilers: compilersOf(&spec),
-			Out: e.Path})
+		jobs = append(jobs, job)
 	}
 	return l.pool.Build(ctx, jobs, wanted, func(i int, b *measure.NetworkBuilt) error {
-		e := made[i]
-		e.Bytes, e.kernels, e.Failure = b.Bytes, b.Executable, b.Failure
-		if e.Failure != nil {
-			e.Path = ""
-		} else if keys[i] != l.plain.Key { // which no other network takes as long as
-			l.options.Built(time.Duration(b.Seconds * float64(time.Second)))
-		}
-		l.built[keys[i]] = e // those that were not finished are built when they are asked for again
+		l.finish(made[i], keys[i], b)
+		l.built[keys[i]] = made[i] // those that were not finished are built when they are asked for again
 		return nil
 	})
+}
+
+// job is what a placement is to be built of, and the executable that it becomes, in a file whose name ends so.
+func (l *Lane) job(p *genome.Placement, suffix string) (measure.NetworkBuild, *Executable, error) {
+	spec, named := l.network.Spec(p)
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return measure.NetworkBuild{}, nil, err
+	}
+	e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+suffix+l.options.Extension),
+		narrow: l.network.Narrow(p)}
+	for i, f := range spec.Functions {
+		if f.Name == "main" {
+			e.regions = named[i]
+		}
+	}
+	return measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text),
+		Compilers: compilersOf(&spec), Out: e.Path}, e, nil
+}
+
+// finish says of an executable, of a placement with this key, what became of its job.
+func (l *Lane) finish(e *Executable, key string, b *measure.NetworkBuilt) {
+	e.Bytes, e.kernels, e.Failure = b.Bytes, b.Executable, b.Failure
+	if e.Failure != nil {
+		e.Path = ""
+	} else if key != l.plain.Key { // which no other network takes as long as
+		l.options.Built(time.Duration(b.Seconds * float64(time.Second)))
+	}
 }
 
 // carry writes the network for the workers where that was not done.

@@ -46,7 +46,7 @@ func (n *Networks) Rounded(ctx context.Context, model string, results int, steps
 	err = n.waiting(ctx, func(ctx context.Context) (err error) {
 		failure, err = n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
 			return networkRoundMessage{ID: id, Op: "network_round", Model: model, Results: results, Steps: steps,
-				Inputs: inputs.Compared, Seconds: roundTime.Seconds(), Measure: inputs.Measure}
+				Inputs: inputs.Compared, Seconds: n.hurried(roundTime), Measure: inputs.Measure}
 		})
 		return err
 	})

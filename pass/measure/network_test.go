@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
@@ -38,6 +39,10 @@ func networkWorker() {
 			Rounds    int      `json:"rounds"`
 			Check     bool     `json:"check"`
 			Keep      []string `json:"keep"`
+
+			Seconds float64 `json:"seconds"`
+			Inputs  float64 `json:"input_seconds"`
+			Noise   float64 `json:"noise_seconds"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			os.Exit(3)
@@ -90,6 +95,12 @@ func networkWorker() {
 			result(map[string]any{"samples_ms": samples, "against_ms": against,
 				"outputs":        map[string]any{"each": []any{map[string]any{"elements": 1, "greatest": 0.25}}},
 				"resident_bytes": 1 << 20})
+		case m.Op == "network_watch":
+			logLine(fmt.Sprint("for ", m.Inputs, m.Noise))
+			result(map[string]any{"inputs": 3})
+		case m.Op == "network_round":
+			logLine(fmt.Sprint("for ", m.Seconds))
+			result(map[string]any{"inputs": 2, "errors": []any{map[string]any{}}})
 		case m.Op == "network_profile":
 			result(map[string]any{"kernels_ms": []float64{1.5}, "names": []string{"k"}})
 		case m.Op == "network_footprint":
@@ -300,4 +311,20 @@ func TestSpreadComesFromEverywhere(t *testing.T) {
 		}
 	}
 	assert.Empty(t, spread([]int(nil)))
+}
+
+func TestValuesAreLookedAtForAShorterTimeInAHurry(t *testing.T) {
+	for hurry, want := range map[float64][]string{0: {"for 2 3", "for 3"}, 0.25: {"for 0.5 0.75", "for 0.75"}} {
+		b := newNetworks(t, 1, func(o *Options) { o.Hurry = hurry })
+		seen, failure, err := b.Watch(t.Context(), "a.so", 1, nil, &Inputs{Searched: RandomInputs(1, 2)})
+		require.NoError(t, err)
+		require.Nil(t, failure)
+		assert.Equal(t, 3, seen.Inputs)
+		_, used, failure, err := b.Rounded(t.Context(), "a.so", 1, [][]rounding.Steps{{}}, &Inputs{})
+		require.NoError(t, err)
+		require.Nil(t, failure)
+		assert.Equal(t, 2, used)
+		times := slices.DeleteFunc(b.logged(t), func(line string) bool { return !strings.HasPrefix(line, "for ") })
+		assert.Equal(t, want, times)
+	}
 }

@@ -57,11 +57,19 @@ func (n *Networks) Watch(ctx context.Context, model string, results int, channel
 		failure, err = n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &seen, func(id int) any {
 			return networkWatchMessage{ID: id, Op: "network_watch", Model: model, Results: results, Channels: channels,
 				Inputs: slices.Concat(inputs.Searched, spread(inputs.Scales)), Least: len(inputs.Searched),
-				InputSeconds: inputTime.Seconds(), NoiseSeconds: noiseTime.Seconds()}
+				InputSeconds: n.hurried(inputTime), NoiseSeconds: n.hurried(noiseTime)}
 		})
 		return err
 	})
 	return seen, failure, err
+}
+
+// hurried is a time in seconds, shortened by Options.Hurry.
+func (n *Networks) hurried(d time.Duration) float64 {
+	if n.options.Hurry > 0 {
+		return n.options.Hurry * d.Seconds()
+	}
+	return d.Seconds()
 }
 
 // spread orders a list so that, wherever it is cut off, what is left comes from everywhere in it: by the fractions of

@@ -56,6 +56,9 @@ type Options struct {
 	Python string
 	// Command is the worker's command line; nil for {Python, "-m", "collage.worker"}.
 	Command []string
+	// Hurry is what the times are multiplied by for which a network is run to see how to round its values (Watch, Rounded);
+	// 0 for 1.
+	Hurry float64
 	// Env are further environment variables of the workers, "NAME=value".
 	Env []string
 	// Workers is how many workers build and run at once; 0 for one, which is right where they would share the

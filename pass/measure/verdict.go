@@ -138,8 +138,8 @@ func (s *outputsSeen) greatest() (most float64) {
 // another engine's by doubt.
 func Doubtful(doubt float64) bool { return 2*doubt > shareOfGreatest }
 
-// shareOfAll is how far each of a network's outputs may be from plain TVM's whatever its own values are, as a share of the
-// greatest of all outputs. Where TVM's are off another engine's by doubt it is as far again as that is for whoever is
+// shareOfAll is how far each of a network's outputs may be from plain TVM's whatever its own values are, as a share of
+// the greatest of all outputs. Where TVM's are off another engine's by doubt it is as far again as that is for whoever is
 // nearer to what is right: TVM adds up one after the other, and a mean over a large image is off by more than what other
 // engines make of it. Otherwise it is one rounding of that value: an output may be what is left of a difference.
 func shareOfAll(doubt float64) float64 {
