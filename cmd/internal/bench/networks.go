@@ -281,7 +281,7 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	for i, one := range c.contestants {
 		if one.cell.other = columns[i].Other; one.cell.other {
 			one.cell.SearchSeconds, one.cell.Kept = n.Others[one.name].SearchSeconds, n.Others[one.name].Kept
-		} else {
+		} else if one.version != "" { // it may run other networks, and not this one
 			columns[i].Version = one.version
 		}
 		if one.name == Ours {

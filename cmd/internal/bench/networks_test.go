@@ -139,6 +139,17 @@ func TestReportsAreMerged(t *testing.T) {
 	assert.Equal(t, textOf(t, first), textOf(t, alone), "a report with itself is itself")
 }
 
+func TestAnEngineThatRanNothingIsOfAnyVersion(t *testing.T) {
+	silent, told := someReport(fourRows()[:1]...), someReport(fourRows()[1:]...)
+	silent.Peers[2].Version = ""
+	require.NotEmpty(t, told.Peers[2].Version)
+	for _, reports := range [][]*NetworkReport{{silent, told}, {told, silent}} {
+		merged, err := MergeNetworks(reports, []string{"a", "b"})
+		require.NoError(t, err)
+		assert.Equal(t, told.Peers[2].Version, merged.Peers[2].Version)
+	}
+}
+
 func TestWhatCannotStandInOneTable(t *testing.T) {
 	for want, change := range map[string]func(*NetworkReport){
 		"the machine is another":            func(r *NetworkReport) { r.Machine.Features = []string{"avx512f"} },
