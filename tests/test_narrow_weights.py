@@ -83,7 +83,7 @@ def test_what_older_onnx_gives(monkeypatch):
     tensor = helper.make_tensor("w", BF16, [4], weight)
     real = onnx_narrow.numpy_helper.to_array
     monkeypatch.setattr(onnx_narrow.numpy_helper, "to_array", lambda one: weight if one is tensor else real(one))
-    onnx_narrow._widen_tensor(tensor, BF16, FLOAT)
+    onnx_narrow._widen_tensor(tensor, {BF16: FLOAT})
     monkeypatch.undo()
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), weight)
 

@@ -178,7 +178,7 @@ def test_bytes_within_an_error_and_not_beyond(backend, tmp_path):
 @needs_bf16
 def test_a_network_in_bfloat16(tmp_path):
     module = network(sensitive=False)
-    path, plan = compiled(module, tmp_path, backends=["tvm", "openvino"], precision="bf16", max_error=0.03, trials=12)
+    path, plan = compiled(module, tmp_path, backends=["tvm", "openvino"], precision="bf16", max_error=0.03)
     priced = plan["precision"].pop("lagrangian")
     assert plan["precision"] == {
         "allowed": "bf16", "max_error": 0.03, "measure": "l2", "searched_inputs": 2, "held_out_inputs": 6,

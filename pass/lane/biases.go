@@ -49,8 +49,7 @@ func (l *Lane) decideBiases(ctx context.Context, p *genome.Placement, scales *co
 	return os.Remove(built[1-better].Path)
 }
 
-// variants builds a placement with its biases as they are and with these corrected, side by side, and plain TVM where
-// that was not done.
+// variants builds a placement with its biases as they are and with these corrected, side by side.
 func (l *Lane) variants(ctx context.Context, p *genome.Placement, scales *cost.Scales) (built [2]*Executable,
 	err error) {
 	var jobs []measure.NetworkBuild
@@ -63,21 +62,8 @@ func (l *Lane) variants(ctx context.Context, p *genome.Placement, scales *cost.S
 		}
 		jobs, built[i] = append(jobs, job), e
 	}
-	plain := l.built[l.plain.Key]
-	if plain == nil {
-		var job measure.NetworkBuild
-		if job, plain, err = l.job(l.plain, ""); err != nil {
-			return built, err
-		}
-		jobs = append(jobs, job)
-	}
 	return built, l.pool.Build(ctx, jobs, len(jobs), func(i int, b *measure.NetworkBuilt) error {
-		if i < len(built) {
-			l.finish(built[i], p.Key, b)
-			return nil
-		}
-		l.finish(plain, l.plain.Key, b)
-		l.built[l.plain.Key] = plain
+		l.finish(built[i], p.Key, b)
 		return nil
 	})
 }

@@ -65,12 +65,7 @@ func (n *Networks) Watch(ctx context.Context, model string, results int, channel
 }
 
 // hurried is a time in seconds, shortened by Options.Hurry.
-func (n *Networks) hurried(d time.Duration) float64 {
-	if n.options.Hurry > 0 {
-		return n.options.Hurry * d.Seconds()
-	}
-	return d.Seconds()
-}
+func (n *Networks) hurried(d time.Duration) float64 { return n.options.Hurry * d.Seconds() }
 
 // spread orders a list so that, wherever it is cut off, what is left comes from everywhere in it: by the fractions of
 // the multiples of the golden ratio, which lie evenly.

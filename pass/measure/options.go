@@ -119,6 +119,9 @@ func (o Options) withDefaults() Options {
 	if o.Command == nil {
 		o.Command = []string{o.Python, "-m", "collage.worker"}
 	}
+	if o.Hurry <= 0 {
+		o.Hurry = 1
+	}
 	if o.Workers <= 0 {
 		o.Workers = 1
 	}

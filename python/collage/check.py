@@ -91,9 +91,10 @@ def _absolute(request, expected):
     "atol_of_greatest" is a share of the greatest value of all outputs, "atol_of_each" one of the greatest of the
     output itself: sums of both signs cancel, and what is small beside the greatest value has no digits of its own.
     """
-    of_all = (request.get("atol_of_greatest") or 0.0) * _greatest(expected)
+    greatest = [_greatest([output]) for output in expected]
+    of_all = (request.get("atol_of_greatest") or 0.0) * max(greatest, default=0.0)
     of_each = request.get("atol_of_each") or 0.0
-    return [max(of_all, of_each * _greatest([output])) for output in expected]
+    return [max(of_all, of_each * one) for one in greatest]
 
 
 def _greatest(arrays):

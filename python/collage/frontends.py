@@ -262,10 +262,11 @@ _SIZED_BY_DATA = {"Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Sca
 
 def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
     """What onnx_module gives, of a file. ``called`` is what errors call it."""
-    return onnx_module(_onnx_proto(path), called or path, input_shapes, input_values, dynamic, path.parent)
+    called = called or path
+    return onnx_module(_onnx_proto(path, called), called, input_shapes, input_values, dynamic, path.parent)
 
 
-def _onnx_proto(path):
+def _onnx_proto(path, called):
     """The model in a file, which its large weights in other files are no part of yet."""
     try:
         from .onnx_reader import form, weights
@@ -281,7 +282,7 @@ def _onnx_proto(path):
         raise errors.ModelError(f"{path} is not an ONNX model: it holds no graph")
     try:
         form.require_opset(proto)
-        _widen(proto, path)
+        _widen(proto, called)
         form.require_types(proto.graph)
         form.require_scales(proto.graph)
     except ValueError as error:

@@ -16,6 +16,8 @@ _WIDE = {
     if hasattr(TensorProto, narrow)
 }
 
+_FLOATS = {TensorProto.BFLOAT16: TensorProto.FLOAT}
+
 # Attributes that name a type of elements by its number.
 _NAMING_TYPES = frozenset({"dtype", "output_datatype", "output_dtype", "softmax_precision", "stash_type", "to"})
 
@@ -115,14 +117,14 @@ def _is_bfloat16(weight):
 def _without_bfloat16(proto):
     """Make float32 of all that is bfloat16."""
     for one in _initializers(proto):
-        _widen_tensor(one, TensorProto.BFLOAT16, TensorProto.FLOAT)
+        _widen_tensor(one, _FLOATS)
     for elements in _declared(proto):
         if elements.elem_type == TensorProto.BFLOAT16:
             elements.elem_type = TensorProto.FLOAT
     for node in _nodes(proto):
         for attribute in node.attribute:
             if attribute.type == AttributeProto.TENSOR:
-                _widen_tensor(attribute.t, TensorProto.BFLOAT16, TensorProto.FLOAT)
+                _widen_tensor(attribute.t, _FLOATS)
             elif attribute.name in _NAMING_TYPES and attribute.i == TensorProto.BFLOAT16:
                 attribute.i = TensorProto.FLOAT
 
@@ -156,11 +158,11 @@ def _widen_weights(proto):
                 )
     for graph in graphs:
         for one in graph.initializer:
-            _widen_tensor(one, one.data_type, _WIDE.get(one.data_type))
+            _widen_tensor(one, _WIDE)
         for node in graph.node:
             for attribute in node.attribute if node.op_type == "Constant" else ():
                 if attribute.type == AttributeProto.TENSOR:
-                    _widen_tensor(attribute.t, attribute.t.data_type, _WIDE.get(attribute.t.data_type))
+                    _widen_tensor(attribute.t, _WIDE)
         for value in (*graph.value_info, *graph.input):
             if value.name in narrow:
                 value.type.tensor_type.elem_type = _WIDE[narrow[value.name]]
@@ -213,11 +215,11 @@ def _called(kind):
     return TensorProto.DataType.Name(kind).lower()
 
 
-def _widen_tensor(tensor, narrow, wide_type):
-    """Make a tensor of one type one of another; what is of another type stays, as it does where there is no other."""
-    if tensor.data_type != narrow or wide_type is None:
+def _widen_tensor(tensor, wider):
+    """Make a tensor one of the type that ``wider`` has for its own; where that has none, it stays."""
+    if tensor.data_type not in wider:
         return
-    wide = numbers(tensor).astype(helper.tensor_dtype_to_np_dtype(wide_type))
+    wide = numbers(tensor).astype(helper.tensor_dtype_to_np_dtype(wider[tensor.data_type]))
     tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
 
 

@@ -116,7 +116,7 @@ def _onnx(question, values):
         raise UncheckedError(f"it draws random numbers ({', '.join(sorted(kinds & _DRAWING))})")
     loose = any(kind in _QUANTISED or kind.startswith("QLinear") for kind in kinds)
     tried = []
-    with _in_float32(question) as asked:
+    with _in_float32(question, proto) as asked:
         for engine in (_reference,) if question.get("second") else (_onnxruntime, _reference):
             try:
                 name, outputs = engine(asked, values)
@@ -130,19 +130,18 @@ def _onnx(question, values):
 
 
 @contextlib.contextmanager
-def _in_float32(question):
+def _in_float32(question, proto):
     """The question, of a file that computes in float32 where the model's does in bfloat16: so does what TVM reads, and
-    engines have few operators of bfloat16.
+    engines have few operators of bfloat16. ``proto`` is the model without the weights that are in other files.
     """
     import onnx
 
     from . import onnx_narrow
 
-    path = question["model"]
-    if not onnx_narrow.has_bfloat16(onnx.load(path, load_external_data=False)):
+    if not onnx_narrow.has_bfloat16(proto):
         yield question
         return
-    proto = onnx.load(path)
+    proto = onnx.load(question["model"])
     onnx_narrow.widen(proto)
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         wide = os.path.join(folder, "model.onnx")

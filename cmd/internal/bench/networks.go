@@ -95,6 +95,13 @@ type PeerInfo struct {
 	env       []string
 }
 
+// hear takes in what an engine called itself when a network ran; "" where it did not run that one.
+func (p *PeerInfo) hear(version string) {
+	if version != "" {
+		p.Version = version
+	}
+}
+
 // NetworkRow is a network.
 type NetworkRow struct {
 	Name  string `json:"name"`
@@ -281,8 +288,8 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	for i, one := range c.contestants {
 		if one.cell.other = columns[i].Other; one.cell.other {
 			one.cell.SearchSeconds, one.cell.Kept = n.Others[one.name].SearchSeconds, n.Others[one.name].Kept
-		} else if one.version != "" { // it may run other networks, and not this one
-			columns[i].Version = one.version
+		} else {
+			columns[i].hear(one.version)
 		}
 		if one.name == Ours {
 			one.cell.SearchSeconds, one.cell.Kept = n.SearchSeconds, n.Chosen

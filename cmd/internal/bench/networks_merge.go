@@ -84,11 +84,11 @@ func MergeNetworks(reports []*NetworkReport, paths []string) (*NetworkReport, er
 				merged.Peers = append(merged.Peers, p)
 			case known.Absent != "" || p.Name == Ours: // whose version is an executable's name
 				*known = p
-			case known.Version == "" && p.Absent == "": // it ran none of these networks
-				known.Version = p.Version
-			case p.Absent == "" && p.Version != "" && p.Version != known.Version:
+			case p.Absent == "" && p.Version != "" && known.Version != "" && p.Version != known.Version:
 				return nil, fmt.Errorf("%s and an earlier report cannot stand in one table: %s is %s and %s", paths[i], p.Name,
 					p.Version, known.Version)
+			case p.Absent == "":
+				known.hear(p.Version)
 			}
 		}
 	}

@@ -140,6 +140,12 @@ func TestReportsAreMerged(t *testing.T) {
 }
 
 func TestAnEngineThatRanNothingIsOfAnyVersion(t *testing.T) {
+	info := PeerInfo{}
+	for _, version := range []string{"", "Engine 1", ""} {
+		info.hear(version)
+	}
+	assert.Equal(t, "Engine 1", info.Version)
+
 	silent, told := someReport(fourRows()[:1]...), someReport(fourRows()[1:]...)
 	silent.Peers[2].Version = ""
 	require.NotEmpty(t, told.Peers[2].Version)
