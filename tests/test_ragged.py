@@ -8,7 +8,7 @@ import numpy as np
 import placed
 import pytest
 import tvm
-from collage import errors, transform
+from collage import Dim, errors, export, frontends, transform
 from collage.workloads import bert, decoder
 from collage.workloads.network import Network
 from dnnl_steps import profiled_regions
@@ -208,6 +208,70 @@ def test_from_the_command_line(command, store, tmp_path):
     assert told.returncode != 0 and "plan" in told.stderr
 
 
+def layer(path):
+    """A layer as ONNX has it, open in batch and length: attention under a mask, and a product for each row."""
+    inside = {
+        "heads": np.array([0, 0, HEADS, UNITS // HEADS]), "whole": np.array([0, 0, UNITS]),
+        "axes": np.array([1, 2]), "one": np.float32(1), "low": np.float32(-10000),
+        "g": np.ones(UNITS, "float32"), "b": np.zeros(UNITS, "float32"),
+        **{name: (UNITS, UNITS) for name in ("wq", "wk", "wv", "wo")},
+    }  # fmt: skip
+    nodes = []
+    for one in "qkv":
+        nodes += [
+            node("MatMul", ["x", f"w{one}"], [f"{one}0"]),
+            node("Reshape", [f"{one}0", "heads"], [f"{one}1"]),
+            node("Transpose", [f"{one}1"], [f"{one}2"], perm=[0, 2, 3, 1] if one == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("Cast", ["mask"], ["m0"], to=1),
+        node("Unsqueeze", ["m0", "axes"], ["m1"]),
+        node("Sub", ["one", "m1"], ["m2"]),
+        node("Mul", ["m2", "low"], ["m3"]),
+        node("MatMul", ["q2", "k2"], ["s0"]),
+        node("Add", ["s0", "m3"], ["s1"]),
+        node("Softmax", ["s1"], ["p"], axis=-1),
+        node("MatMul", ["p", "v2"], ["o0"]),
+        node("Transpose", ["o0"], ["o1"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["o1", "whole"], ["o2"]),
+        node("MatMul", ["o2", "wo"], ["o3"]),
+        node("Add", ["x", "o3"], ["r"]),
+        node("LayerNormalization", ["r", "g", "b"], ["out"], axis=-1),
+    ]
+    given = values(x=["B", "S", UNITS], mask=(INT, ["B", "S"]))
+    return write(path, nodes, given, values(out=["B", "S", UNITS]), weights(**inside))
+
+
+@needs_native
+@pytest.mark.parametrize("axes", [[0, 1], [1], [0]], ids=["both", "length", "batch"])
+def test_batch_and_length_may_be_open(axes, tmp_path):
+    """At each size that comes its tokens alone are computed; of sizes there are more than plans are kept for."""
+    path = layer(tmp_path / "layer.onnx")
+    open_axes = {"x": axes, "mask": axes}
+    given = {} if len(axes) == 2 else {"x": [BATCH, LENGTH, UNITS], "mask": [BATCH, LENGTH]}
+    module = cleared(transform.Normalise()(frontends.load(path, input_shapes=given, dynamic=open_axes).module))
+    out = placed.place(module, "dnnl,native")
+    assert "native.ragged" in out.astext(show_meta_data=False), out
+    assert "nn." not in out["main"].astext(show_meta_data=False), out
+    model = export.runnable(out)
+    rng, packed = np.random.default_rng(4), 0
+    for number in range(160):
+        batch = int(rng.integers(1, 6)) if 0 in axes else BATCH
+        length = int(rng.integers(1, 40)) if 1 in axes else LENGTH
+        mask = np.arange(length) < rng.integers(0, length + 1, batch)[:, None]
+        if number % 5 == 0:
+            mask = rng.integers(0, 2, (batch, length)).astype(bool)
+        inputs = {"x": normal(number, batch, length, UNITS), "mask": mask.astype("int64")}
+        got, told = profiled_regions(lambda inputs=inputs: ran(model, inputs))
+        hold([one * mask[..., None] for one in got], [one * mask[..., None] for one in answers(path, inputs)])
+        assert not got[0][~mask].any()
+        alone = any(step["what"].startswith("gather tokens") for steps in told.values() for step in steps)
+        rows = max(1, -(-int(mask.sum()) // 8)) * 8
+        assert alone == (rows < mask.size), (mask.shape, mask.sum())
+        packed += alone
+    assert packed > 30
+
+
 @pytest.mark.parametrize(
     ("name", "out", "why"),
     [
@@ -292,3 +356,34 @@ def test_splits_that_cannot_be_are_refused(executable, splits, mask, rows, why):
         executable.run_packed({"x": np.zeros((rows, UNITS), "float32")}, splits, mask=mask)
     with pytest.raises(errors.InputError, match="is made of splits, and was given, too"):
         executable.run_packed({"mask": np.ones((BATCH, LENGTH), bool)}, [0, 4], mask="mask")
+
+
+@needs_native
+def test_packed_tokens_of_any_lengths(tmp_path):
+    """Padded as far as the longest sequence, and no further."""
+    path = layer(tmp_path / "layer.onnx")
+    sizes = {0: Dim("sentences", 2, 6), 1: Dim("words", 3, 40)}
+    read = frontends.load(path, dynamic={"x": [0, 1], "mask": [0, 1]})
+    model = collage.compile(
+        read.module, out=tmp_path / "x.so", dynamic={"x": sizes, "mask": sizes}, ragged="mask",
+        backends=["tvm", "dnnl", "native"], level="operator", search_time=30,
+    )  # fmt: skip
+    for lengths in ([4, 0, 9], [1], [40, 40], []):
+        x = normal(len(lengths), sum(lengths), UNITS)
+        splits = np.cumsum([0, *lengths])
+        mask = np.arange(max([3, *lengths])) < np.array([*lengths, 0, 0][: max(2, len(lengths))])[:, None]
+        padded = np.zeros((*mask.shape, UNITS), "float32")
+        padded[mask] = x
+        (got,) = model.run_packed({"x": x}, splits, mask="mask")
+        (wanted,) = answers(path, {"x": padded, "mask": mask.astype("int64")})
+        np.testing.assert_allclose(got, wanted[mask], rtol=1e-4, atol=1e-5)
+        (whole,) = model.run({"x": padded, "mask": mask.astype("int64")})
+        np.testing.assert_array_equal(whole[mask], got)
+    no_rows = r"the input x has the shape \[0, 32\]; as rows of tokens it is \[2, 32\]"
+    for splits, why in (
+        ([0, 41], "sequence 0 has 41 tokens; the model takes 40 at most"),
+        (range(8), "splits are of 7 sequences; the model takes 6 at most"),
+        ([0, 2], no_rows),
+    ):
+        with pytest.raises(errors.InputError, match=why):
+            model.run_packed({"x": np.zeros((0, UNITS), "float32")}, splits, mask="mask")

@@ -57,6 +57,14 @@ void CheckTypes(const Program& program, const std::vector<TensorType>& inputs,
 constexpr char kNotTheRegions[] = "the program and the region differ in their inputs or outputs";
 constexpr char kContradict[] = "the sizes of its inputs and outputs do not go together";
 
+// A region at some sizes.
+struct AtSizes {
+  // With all padding. Where there is ragged, its plan is made when it is first wanted.
+  Compiled padded;
+  // Of one on batches of sequences, what it is without their padding.
+  std::unique_ptr<RaggedPlans> ragged;
+};
+
 class DnnlEngine final : public RegionEngine {
  public:
   explicit DnnlEngine(const RegionProgram& region) : constants_(region.constants) {
@@ -64,8 +72,8 @@ class DnnlEngine final : public RegionEngine {
       sized_.emplace(region.text, region.inputs.size());
       return;
     }
-    fixed_.program = ParseProgram(region.text);
-    CheckTypes(fixed_.program, region.inputs, region.outputs, kNotTheRegions);
+    fixed_.padded.program = ParseProgram(region.text);
+    CheckTypes(fixed_.padded.program, region.inputs, region.outputs, kNotTheRegions);
     Compile();
   }
 
@@ -89,6 +97,7 @@ class DnnlEngine final : public RegionEngine {
     if (sized_.has_value()) {
       current_ = nullptr;
       plans_.Clear();
+      packed_.Clear();
       made_.Clear();
       threads_ = collage_num_threads();
       return;
@@ -108,29 +117,37 @@ class DnnlEngine final : public RegionEngine {
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
     for (const DLTensor* tensor : outputs) outputs_.push_back(TensorData(tensor));
-    if (sized_.has_value()) Choose(inputs, outputs);
-    if (ragged_ != nullptr) {
-      Compiled* const packed = ragged_->Choose(inputs_);
-      current_ = packed != nullptr ? packed : &fixed_;
-    }
+    current_ = nullptr;  // it may be the one that is forgotten
+    current_ = Choose(sized_.has_value() ? For(inputs, outputs) : &fixed_);
     current_->plan->Run(inputs_, outputs_, milliseconds);
   }
 
-  // Has the plan for the sizes of these tensors.
-  void Choose(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
+  // What there is for the sizes of these tensors.
+  AtSizes* For(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
     sized_->SizesOf(inputs, &sizes_);
-    if (Compiled* known = plans_.Find(sizes_)) {
-      current_ = known;
-      CheckTypes(current_->program, TypesOf(inputs), TypesOf(outputs), kContradict);
-      return;
+    if (AtSizes* known = plans_.Find(sizes_)) {
+      CheckTypes(known->padded.program, TypesOf(inputs), TypesOf(outputs), kContradict);
+      return known;
     }
-    current_ = nullptr;  // it may be the one that is forgotten
-    current_ = plans_.Add(sizes_, [&](Compiled* made) {
-      made->program = ParseProgram(sized_->At(sizes_));
-      CheckTypes(made->program, TypesOf(inputs), TypesOf(outputs), kContradict);
-      made->plan = Compiler(made->program, Tensors(), &made_).Compile();
+    AtSizes* const made = plans_.Add(sizes_, [&](AtSizes* at) {
+      at->padded.program = ParseProgram(sized_->At(sizes_));
+      CheckTypes(at->padded.program, TypesOf(inputs), TypesOf(outputs), kContradict);
+      Prepare(at, sizes_);
     });
     constants_.Forget();
+    return made;
+  }
+
+  // Which plan runs with these inputs.
+  Compiled* Choose(AtSizes* at) {
+    if (at->ragged != nullptr) {
+      if (Compiled* packed = at->ragged->Choose(inputs_)) return packed;
+    }
+    if (at->padded.plan == nullptr) {
+      at->padded.plan = PlanOf(at->padded.program);
+      constants_.Forget();
+    }
+    return &at->padded;
   }
 
   template <typename Tensor>
@@ -143,33 +160,46 @@ class DnnlEngine final : public RegionEngine {
     return types;
   }
 
-  std::vector<tvm::runtime::NDArray> Tensors() const {
+  std::unique_ptr<Plan> PlanOf(const Program& program) {
     std::vector<tvm::runtime::NDArray> tensors;
     for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
-    return tensors;
+    // Where there is one plan, nothing is shared.
+    const bool several = sized_.has_value() || IsRagged(program);
+    return Compiler(program, tensors, several ? &made_ : nullptr).Compile();
+  }
+
+  // Makes what runs of a program, at these sizes, with its padding or without.
+  void Prepare(AtSizes* at, const std::vector<int64_t>& sizes) {
+    const Program& program = at->padded.program;
+    if (IsRagged(program)) {
+      at->ragged = std::make_unique<RaggedPlans>(program, constants_, &made_, &packed_, sizes);
+    } else {
+      at->padded.plan = PlanOf(program);
+    }
   }
 
   void Compile() {
-    current_ = &fixed_;
-    fixed_.plan.reset();  // before, so that packed constants are not there twice
-    ragged_.reset();
+    current_ = &fixed_.padded;
+    fixed_.padded.plan.reset();  // before, so that packed constants are not there twice
+    fixed_.ragged.reset();
+    packed_.Clear();
     made_.Clear();
     threads_ = 0;  // until it has worked
-    const bool ragged = IsRagged(fixed_.program);
-    fixed_.plan = Compiler(fixed_.program, Tensors(), ragged ? &made_ : nullptr).Compile();
-    if (ragged) ragged_ = std::make_unique<RaggedPlans>(fixed_.program, constants_, &made_);
+    Prepare(&fixed_, {});
+    // What cannot be compiled is known when the region is made.
+    if (fixed_.padded.plan == nullptr) fixed_.padded.plan = PlanOf(fixed_.padded.program);
     threads_ = collage_num_threads();
   }
 
   const RegionConstants constants_;
   int threads_ = 0;
   // Of a region without open dimensions.
-  Compiled fixed_;
-  // Of one with open dimensions: its text, and the plans for sizes.
+  AtSizes fixed_;
+  // Of one with open dimensions: its text, and what there is for sizes.
   std::optional<SizedText> sized_;
-  KeptPlans plans_;
-  // Of one on batches of sequences, what it is without their padding.
-  std::unique_ptr<RaggedPlans> ragged_;
+  KeptPlans<AtSizes> plans_;
+  // Of one on batches of sequences, the plans without their padding.
+  RaggedPlans::Plans packed_;
   // What plans share of what was made of constants, where there are several.
   MadeConstants made_;
   // What runs, or ran last.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plans of a region for the sizes that came last.
+// What a region was compiled to for the sizes that came last.
 #ifndef COLLAGE_DNNL_KEPT_PLANS_H_
 #define COLLAGE_DNNL_KEPT_PLANS_H_
 
@@ -22,26 +22,32 @@ struct Compiled {
   std::unique_ptr<Plan> plan;
 };
 
+// Kept is a Compiled, or has one.
+template <typename Kept>
 class KeptPlans {
  public:
   using Sizes = std::vector<int64_t>;
 
   // The plan for these sizes, from now on the one that was asked for last; nullptr where there is none.
-  Compiled* Find(const Sizes& sizes) {
+  Kept* Find(const Sizes& sizes) {
     const auto known = by_sizes_.find(sizes);
     if (known == by_sizes_.end()) return nullptr;
     plans_.splice(plans_.begin(), plans_, known->second);
     return &plans_.front().second;
   }
 
-  // Keeps a plan, and forgets the one that was not asked for the longest where there are too many.
-  // make(compiled) makes it where it stands: a plan may refer to its program.
+  // Keeps a plan in the place of the one for these sizes, if there is one, and forgets the one that was not
+  // asked for the longest where there are too many. make(kept) makes it where it stands: a plan may refer to
+  // its program.
   template <typename Make>
-  Compiled* Add(const Sizes& sizes, const Make& make) {
+  Kept* Add(const Sizes& sizes, const Make& make) {
     Plans made(1);
     made.front().first = sizes;
     make(&made.front().second);
-    if (plans_.size() == kMost) {
+    if (const auto known = by_sizes_.find(sizes); known != by_sizes_.end()) {
+      plans_.erase(known->second);
+      by_sizes_.erase(known);
+    } else if (plans_.size() == kMost) {
       by_sizes_.erase(plans_.back().first);
       plans_.pop_back();
     }
@@ -59,9 +65,9 @@ class KeptPlans {
   // A plan holds what is done with which memory, no weights and no memory of its own to work in.
   static constexpr size_t kMost = 128;
 
-  using Plans = std::list<std::pair<Sizes, Compiled>>;
+  using Plans = std::list<std::pair<Sizes, Kept>>;
   Plans plans_;  // those that were asked for last first
-  std::map<Sizes, Plans::iterator> by_sizes_;
+  std::map<Sizes, typename Plans::iterator> by_sizes_;
 };
 
 }  // namespace collage::onednn

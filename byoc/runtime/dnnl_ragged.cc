@@ -57,13 +57,17 @@ bool SameView(const View& a, const View& b) {
 
 }  // namespace
 
-RaggedPlans::RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made)
+RaggedPlans::RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made,
+                         Plans* plans, Plans::Sizes sizes)
     : program_(program),
       constants_(constants),
       made_(made),
       valid_(std::find(program.inputs.begin(), program.inputs.end(), program.packed.valid) -
              program.inputs.begin()),
-      tokens_(std::make_shared<native::RaggedRows>(ValidDims(program)[0], ValidDims(program)[1])) {
+      tokens_(std::make_shared<native::RaggedRows>(ValidDims(program)[0], ValidDims(program)[1])),
+      plans_(plans),
+      key_(std::move(sizes)) {
+  key_.push_back(0);
   masks_.program = MasksOf(program_);
   masks_.plan = PlanOf(masks_.program);
   for (const int value : masks_.program.outputs) {
@@ -95,8 +99,11 @@ Compiled* RaggedPlans::Choose(const std::vector<void*>& inputs) {
   const int64_t padded = PaddedRows(program_);
   const int64_t rows = std::max<int64_t>(1, (tokens_->tokens() + kStep - 1) / kStep) * kStep;
   if (rows >= padded || !MasksHidePadding(inputs)) return nullptr;
-  if (Compiled* known = plans_.Find({rows})) return known;
-  return plans_.Add({rows}, [&](Compiled* made) {
+  key_.back() = rows;
+  // One that was made before these sizes were forgotten, and came again, reads where tokens were then.
+  Compiled* const known = plans_->Find(key_);
+  if (known != nullptr && known->program.tokens == tokens_) return known;
+  return plans_->Add(key_, [&](Compiled* made) {
     made->program = AtTokens(program_, rows, tokens_);
     CheckProgram(made->program);
     made->plan = PlanOf(made->program);

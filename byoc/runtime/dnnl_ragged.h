@@ -18,11 +18,15 @@
 
 namespace collage::onednn {
 
-// The plans of a region for the numbers of tokens that come.
+// The plans of a region, at some sizes, for the numbers of tokens that come.
 class RaggedPlans {
  public:
-  // program and constants outlive it, and so does made, which has what plans make of constants.
-  RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made);
+  using Plans = KeptPlans<Compiled>;
+
+  // program and constants outlive it, and so do made, which has what plans make of constants, and plans, where
+  // those of all sizes of a region are: of which it has one, sizes says.
+  RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made, Plans* plans,
+              Plans::Sizes sizes);
 
   // Has the plan for these inputs; nullptr where they must be computed with their padding, or have none.
   // Pointers are good until the next call.
@@ -49,7 +53,9 @@ class RaggedPlans {
   std::vector<std::vector<char>> mask_bytes_;
   std::vector<void*> mask_data_;
   std::vector<Hiding> hiding_;
-  KeptPlans plans_;
+  Plans* const plans_;
+  // The sizes, and a place for the number of tokens.
+  Plans::Sizes key_;
 };
 
 }  // namespace collage::onednn

@@ -21,6 +21,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
 )
 
 // Option is what users name the mask by.
@@ -49,7 +50,10 @@ func ClearPadding(mod *bridge.Object, mask string) (out *bridge.Object, values i
 	if err != nil {
 		return nil, 0, err
 	}
-	edges := frontier(g, id)
+	edges, err := frontierOf(g, id)
+	if err != nil {
+		return nil, 0, err
+	}
 	if len(edges) == 0 {
 		return nil, 0, refuse("names %s %s, but no output of the network has a row for each of its places, and nothing takes "+
 			"the first place of each sequence, or multiplies by the mask: whoever reads the network's values sees padding",
@@ -81,13 +85,10 @@ func maskOf(g *relay.Graph, mask string) (relay.NodeID, error) {
 		if t == nil || t.Kind != relay.TypeTensor || len(t.Shape) != 2 {
 			return 0, refuse("names %s, which has not two dimensions, batch and length", mask)
 		}
-		if slices.Contains(t.Shape, relay.AnyDim) {
-			return 0, refuse("names %s %s, whose sizes are open; they must be fixed", mask, relay.ShapeText(t.Shape))
-		}
 		if !slices.Contains(maskTypes, t.DType) {
 			return 0, refuse("names %s, which is %s; a mask is one of %s", mask, t.DType, strings.Join(maskTypes, ", "))
 		}
-		if t.Shape[1] < 2 {
+		if t.Shape[1] != relay.AnyDim && t.Shape[1] < 2 {
 			return 0, refuse("names %s %s: sequences of one place have no padding", mask, relay.ShapeText(t.Shape))
 		}
 		return id, nil
@@ -97,6 +98,32 @@ func maskOf(g *relay.Graph, mask string) (relay.NodeID, error) {
 
 // edge is a value whose padding is seen by a reader; NoNode for the network's user.
 type edge struct{ value, reader relay.NodeID }
+
+// askedSizes is at how many sizes a network with open dimensions is looked at: at one of them two dimensions of a narrow
+// domain may be alike.
+const askedSizes = 2
+
+// frontierOf is frontier of a network whose dimensions may be open: what is found at each of some sizes, among which
+// batch and length are told apart.
+func frontierOf(g *relay.Graph, mask relay.NodeID) ([]edge, error) {
+	if !slices.Contains(g.Nodes[mask].Type.Shape, relay.AnyDim) {
+		return frontier(g, mask), nil
+	}
+	analysis, err := symbolic.AnalyseNamed(g)
+	if err != nil {
+		return nil, err
+	}
+	var found []edge
+	for number := range askedSizes {
+		here := frontier(analysis.FixedWhereKnown(symbolic.Sample(analysis.All(), number)), mask)
+		if number == 0 {
+			found = here
+			continue
+		}
+		found = slices.DeleteFunc(found, func(e edge) bool { return !slices.Contains(here, e) })
+	}
+	return found, nil
+}
 
 // frontier are the values that have a row for each place, and readers of which it is known that they do without
 // padding, but do not work row by row.

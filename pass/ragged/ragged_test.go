@@ -143,7 +143,6 @@ func TestMasksAreChecked(t *testing.T) {
 	}
 	reasons := map[string]input{
 		"has not two dimensions":      {[]int64{2, 3, 4}, "int64"},
-		"whose sizes are open":        {[]int64{2, relay.AnyDim}, "int64"},
 		"which is float64":            {[]int64{2, 3}, "float64"},
 		"sequences of one place have": {[]int64{2, 1}, "bool"},
 	}

@@ -288,6 +288,11 @@ def compile(
         raise errors.OptionError(
             "memory_limit_executable needs out, a file for the executable", option="memory_limit_executable"
         )
+    tried = None
+    if dynamic:
+        module = tvm.relay.transform.InferType()(module)
+        sizes = open_dimensions.of_module(module, dynamic)
+        module, tried = open_dimensions.settled(module, sizes), open_dimensions.tried(sizes)
     if ragged is not None:
         module = _normalised(module, params, options.get("disabled_passes"))
         module = tvm.transform.Sequential([transform.ClearPadding(ragged), tvm.relay.transform.InferType()])(module)
@@ -297,16 +302,18 @@ def compile(
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
             "memory_limit_executable_bytes": int(memory_limit_executable or 0),
+            "tried": tried,
         }
-        return _search(module, params, searching, options, progress, dynamic)
+        return _search(module, params, searching, options, progress)
     if plan is not None and out is not None:
         replaying = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
             "plan": transform.plan_text(plan),
             "no_verify": not verify,
+            "tried": tried,
         }
-        return _search(module, params, replaying, options, progress, dynamic)
+        return _search(module, params, replaying, options, progress)
     if plan is None:
         with told(progress):
             placed, made = _partitioned(module, params, options)
@@ -365,20 +372,12 @@ def _search(
     searching: dict[str, Any],
     options: dict[str, Any],
     progress: Shown,
-    dynamic: Mapping[str, Any] | None,
 ) -> Executable:
     from . import host
 
     host.register()
     with told(progress), _calibrated(options, module, params) as options:
         configuration = transform.configuration(**options)
-        if dynamic:
-            module = tvm.relay.transform.InferType()(module)
-            sizes = open_dimensions.of_module(module, dynamic)
-            module, searching = (
-                open_dimensions.settled(module, sizes),
-                {**searching, "tried": open_dimensions.tried(sizes)},
-            )
         module = _normalised(module, params, options.get("disabled_passes"))
         answer = tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
     return Executable(searching["out"], plan=plans.Plan(json.loads(str(answer))["plan"]))

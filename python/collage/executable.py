@@ -110,24 +110,37 @@ class Executable:
         input that says which places are tokens, which is made of them. Inputs that have a row for each place are given
         as rows of tokens, [tokens, ...], all others as for ``run``. Outputs that have such rows come back so, those
         with a row for each sequence without rows of sequences that there are none of. There may be fewer sequences,
-        and shorter ones, than the model was compiled for (``ragged=`` keeps them from being computed). Raises
-        ValueError for splits that do not ascend, or contradict an input, before anything runs, and as ``run`` does.
+        and shorter ones, than the model was compiled for (``ragged=`` keeps them from being computed); where batch or
+        length is open, it is that of these sequences, or the least that there may be. Raises ValueError for splits that
+        do not ascend, or contradict an input, before anything runs, and as ``run`` does.
         """
         shapes = self.inputs
-        if mask not in shapes or len(shapes[mask][0]) != 2 or -1 in shapes[mask][0]:
+        if mask not in shapes or len(shapes[mask][0]) != 2:
             raise errors.InputError(
-                f"mask names {mask!r}, which is no input of batch and length, of fixed sizes; the model has "
+                f"mask names {mask!r}, which is no input of batch and length; the model has "
                 + ", ".join(f"{name} {list(shape)}" for name, (shape, _) in shapes.items())
             )
         if mask in inputs:
             raise errors.InputError(f"the mask {mask} is made of splits, and was given, too")
-        (batch, length), kind = shapes[mask]
-        rows = ragged.Splits(splits, batch, length)
-        given = {mask: rows.mask.astype(kind)}
+        told = {name: self._dimensions(name) for name in shapes}
+        rows = ragged.Splits(splits, *(dimension["sizes"] for dimension in told[mask]))
+        given = {mask: rows.mask.astype(shapes[mask][1])}
         for name, value in inputs.items():
-            shape = shapes[name][0] if name in shapes else ()
-            given[name] = rows.padded(name, value, shape) if shape[:2] == (batch, length) else value
+            has_rows = name in told and told[name][:2] == told[mask]
+            given[name] = rows.padded(name, value, shapes[name][0]) if has_rows else value
         return [rows.packed(out) for out in self.run(given)]
+
+    def _dimensions(self, name):
+        """[{"sizes": (least, most), "name"}] of an input: the most is None where there is no bound."""
+        shape = self.inputs[name][0]
+        model = self.executor
+        listed = model.signature["inputs"] if isinstance(model, virtual_machine.Model) else []
+        told = next((one for one in listed if one["name"] == name), {})
+        names, domain = (told.get(key) or [None] * len(shape) for key in ("names", "domain"))
+        return [
+            {"sizes": tuple(domain[axis] or (1, None)) if size < 0 else (size, size), "name": names[axis] or ""}
+            for axis, size in enumerate(shape)
+        ]
 
     def benchmark(
         self,

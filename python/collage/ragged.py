@@ -15,10 +15,11 @@ from . import errors
 class Splits:
     """Where the sequences of a batch begin: sequence n has the tokens from splits[n] to splits[n + 1] - 1.
 
-    ``batch`` and ``length`` are those of the padded tensors. There may be fewer sequences than ``batch``.
+    ``batch`` and ``length`` are the least and the greatest that the padded tensors may have (None for any): they are
+    padded no further than that. There may be fewer sequences than ``batch``.
     """
 
-    def __init__(self, splits, batch: int, length: int):
+    def __init__(self, splits, batch: tuple[int, int | None], length: tuple[int, int | None]):
         given = np.asarray(splits)
         if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
             raise errors.InputError(
@@ -31,24 +32,28 @@ class Splits:
         if (down := np.flatnonzero(lengths < 0)).size:
             at = int(down[0])
             raise errors.InputError(f"splits do not ascend: behind {given[at]} stands {given[at + 1]}")
-        if lengths.size > batch:
-            raise errors.InputError(f"splits are of {lengths.size} sequences; the model takes {batch} at most")
-        if lengths.size and lengths.max() > length:
+        if batch[1] is not None and lengths.size > batch[1]:
+            raise errors.InputError(f"splits are of {lengths.size} sequences; the model takes {batch[1]} at most")
+        if length[1] is not None and lengths.size and lengths.max() > length[1]:
             at = int(lengths.argmax())
-            raise errors.InputError(f"sequence {at} has {lengths[at]} tokens; the model takes {length} at most")
+            raise errors.InputError(f"sequence {at} has {lengths[at]} tokens; the model takes {length[1]} at most")
         self.sequences, self.tokens = lengths.size, int(given[-1])
-        self.mask = np.zeros((batch, length), bool)
-        self.mask[: lengths.size] = np.arange(length) < lengths[:, None]
+        self.mask = np.zeros((max(batch[0], lengths.size), max(length[0], lengths.max(initial=0))), bool)
+        self.mask[: lengths.size] = np.arange(self.mask.shape[1]) < lengths[:, None]
 
     def padded(self, name: str, array, shape: tuple[int, ...]) -> np.ndarray:
-        """The rows of tokens [tokens, ...] as a tensor of that shape, [batch, length, ...], with zeros between."""
+        """The rows of tokens [tokens, ...] as a tensor [batch, length, ...] with zeros between. ``shape`` is what the
+        model takes, where a dimension that is open is -1.
+        """
         array = np.asarray(array)
-        if array.shape != (self.tokens, *shape[2:]):
+        if array.ndim != len(shape) - 1 or not all(
+            size in (-1, given) for size, given in zip((self.tokens, *shape[2:]), array.shape, strict=True)
+        ):
             raise errors.InputError(
                 f"the input {name} has the shape {list(array.shape)}; as rows of tokens it is "
                 f"{[self.tokens, *shape[2:]]}, for {self.tokens} tokens"
             )
-        out = np.zeros(shape, array.dtype)
+        out = np.zeros((*self.mask.shape, *array.shape[1:]), array.dtype)
         out[self.mask] = array
         return out
 

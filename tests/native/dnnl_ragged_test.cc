@@ -45,14 +45,17 @@ NDArray Tensor(const ValueType& type, int seed) {
 
 class Region {
  public:
-  explicit Region(const std::string& text = Layer()) : program_(ParseProgram(text)) {
+  // of_sizes are where plans of several regions are; nullptr for its own.
+  explicit Region(const std::string& text = Layer(), RaggedPlans::Plans* of_sizes = nullptr)
+      : program_(ParseProgram(text)) {
     for (size_t i = 0; i < program_.constants.size(); ++i) {
       constants_.push_back(Tensor(program_.values[program_.constants[i]], static_cast<int>(i)));
     }
     for (const int value : program_.inputs) inputs_.push_back(Tensor(program_.values[value], value + 100));
     padded_ = Compiler(program_, constants_, &made_).Compile();
     kept_ = RegionConstants(constants_);
-    plans_ = std::make_unique<RaggedPlans>(program_, kept_, &made_);
+    plans_ = std::make_unique<RaggedPlans>(program_, kept_, &made_, of_sizes == nullptr ? &own_ : of_sizes,
+                                           RaggedPlans::Plans::Sizes{2, 5});
   }
 
   // Adds something to the scores of a place.
@@ -83,6 +86,7 @@ class Region {
 
   Program program_;
   MadeConstants made_;
+  RaggedPlans::Plans own_;
   std::vector<NDArray> constants_, inputs_;
   RegionConstants kept_;
   std::unique_ptr<Plan> padded_;
@@ -125,6 +129,20 @@ TEST(RaggedRegion, HasItsPaddingWhereTheMaskDoesNotHideIt) {
   EXPECT_NE(region.Choose(), nullptr);
   region.AddTo(6, -0.5F);  // a token that is not hidden, but seen less
   EXPECT_EQ(region.Choose(), nullptr);
+}
+
+// As where sizes were forgotten, and come again: what was made for as many tokens then reads these.
+TEST(RaggedRegion, ReadsItsOwnTokens) {
+  RaggedPlans::Plans of_sizes;
+  Region before(Layer(), &of_sizes), region(Layer(), &of_sizes);
+  before.SetTokens({1, 0, 0, 0, 0, 1, 1, 0, 0, 0});
+  region.SetTokens({0, 0, 1, 1, 1, 0, 0, 0, 0, 0});
+  EXPECT_NE(before.Choose(), nullptr);
+  Compiled* const plan = region.Choose();
+  ASSERT_NE(plan, nullptr);
+  const std::vector<float> wanted = region.RunPadded();
+  ExpectClose(region.Run(plan->plan.get()), {wanted.begin(), wanted.end()}, 1e-5, "the second");
+  EXPECT_EQ(region.Choose(), plan);
 }
 
 TEST(RaggedRegion, IsRefusedWhereItCannotBe) {
