@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks whose sizes vary: one executable of Collage's beside ONNX Runtime, OpenVINO and PyTorch, for all sizes.
 
-    bench_dynamic.py [MODEL.onnx...] [--sizes NAME=1..512] [--shapes N] [--rounds N] [--threads N] [--json FILE]
+    bench_dynamic.py [MODEL.onnx...] [--sizes NAME=1..512] [--ragged INPUT] [--shapes N] [--rounds N] [--threads N]
+                     [--json FILE]
 
 A dimension that the model leaves open is called by the model's own name for it (len=1..512, batch=1..16, frames=2..400
 and past=1..512 unless --sizes says otherwise). Each engine runs in a process of its own. In each round all are asked
 in turn for each shape, in another order each time: so the first run is one after a change of shape. Of each shape the
 fastest round counts, and, beside it, what the first run of a shape took that the engine had not met. Answers are held
 to ONNX Runtime's.
+With --ragged, the name of a mask of batch and length, one sentence of each batch is as long as that, and the others are
+of any length up to it; Collage is told which input the mask is, and answers are compared where tokens are.
 Models: those that `python -m models --open` writes into build/models. PyTorch, eager and by
 torch.compile(dynamic=True), runs those alone, which are its own, where `make peers` has installed it.
 """
@@ -60,9 +63,9 @@ def inputs(path):
     }
 
 
-def values(asked, sizes, lengths=None):
-    """Random inputs at these sizes, the same for all engines: words are small whole numbers, masks all ones, or, of a
-    batch of sequences of so many tokens, ones for these.
+def values(asked, sizes, lengths=None, mask=None):
+    """Random inputs at these sizes, the same for all engines: words are small whole numbers, masks (the one of the name
+    ``mask``, too) all ones, or, of a batch of sequences of so many tokens, ones for these.
     """
     import numpy as np
 
@@ -70,7 +73,7 @@ def values(asked, sizes, lengths=None):
     made = {}
     for name, (dims, dtype) in asked.items():
         shape = [sizes.get(dim, dim) for dim in dims]
-        if "mask" in name:
+        if name == mask or "mask" in name:
             made[name] = np.ones(shape, dtype)
             if lengths is not None:
                 made[name] *= np.arange(shape[1]) < np.array(lengths)[:, None]
@@ -174,7 +177,7 @@ def work(engine, path, model, threads):
     print(json.dumps({"version": running.version}), file=out, flush=True)
     for line in sys.stdin:
         told = json.loads(line)
-        given = values(asked, told["sizes"], told.get("lengths"))
+        given = values(asked, told["sizes"], told.get("lengths"), told.get("mask"))
         began = time.perf_counter()
         output = running.run(given)  # after a change of shape: it counts as all others do
         once = time.perf_counter() - began
@@ -204,9 +207,10 @@ class Process:
             raise SystemExit(f"bench-dynamic: error: an engine ended: {self.process.stderr.read().strip()[-800:]}")
         return json.loads(line)
 
-    def ask(self, sizes, out=None, lengths=None):
+    def ask(self, sizes, out=None, lengths=None, mask=None):
         time.sleep(PAUSE_S)
-        print(json.dumps({"sizes": sizes, "out": out, "lengths": lengths}), file=self.process.stdin, flush=True)
+        asked = {"sizes": sizes, "out": out, "lengths": lengths, "mask": mask}
+        print(json.dumps(asked), file=self.process.stdin, flush=True)
         return self._answer()
 
     def close(self):
@@ -226,8 +230,8 @@ def compiled(model, asked, domains, given, folder):
     began = time.monotonic()
     command = [str(TREE / "python/collage/bin/collage"), "compile", str(model), "-o", str(path), "-q"]
     command += ["--backends", BACKENDS, "--threads", str(given.threads), *dynamic]
-    if given.db:
-        command += ["--db", given.db]
+    command += ["--ragged", given.ragged] if given.ragged else []
+    command += ["--db", given.db] if given.db else []
     environment = {**os.environ, "COLLAGE_PYTHON": sys.executable, "PYTHONPATH": str(TREE / "python")}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return path, time.monotonic() - began
@@ -245,6 +249,8 @@ def measured(model, given, folder):
         if name not in given.sizes:
             raise SystemExit(f"bench-dynamic: error: {model} has the open dimension {name}: give --sizes {name}=1..64")
     domains = {name: given.sizes[name] for name in names}
+    if given.ragged and len(asked.get(given.ragged, ([],))[0]) != 2:
+        raise SystemExit(f"bench-dynamic: error: {model} has no input {given.ragged} of batch and length")
     path, seconds = compiled(model, asked, domains, given, folder)
     of_torch = OF_TORCH if PEERS.exists() and model.name.endswith(".open.onnx") else ()
     engines = {
@@ -254,25 +260,41 @@ def measured(model, given, folder):
     order = random.Random(0)
     shapes = [{name: order.randint(*domains[name]) for name in names} for _ in range(given.shapes)]
     rows = [{"sizes": sizes, "ms": {}, "new_ms": {}, "error": {}} for sizes in shapes]
+    for row in rows if given.ragged else ():
+        batch, length = (row["sizes"].get(dim, dim) for dim in asked[given.ragged][0])
+        row["lengths"] = [length, *(order.randint(1, length) for _ in range(batch - 1))]
     for round_number in range(given.rounds):
         for place, at in enumerate(order.sample(range(len(shapes)), len(shapes))):
             row = rows[at]
             for engine, process in engines.items():
                 out = str(folder / f"{engine}.npy") if round_number == 0 else None
-                told = process.ask(row["sizes"], out)
+                told = process.ask(row["sizes"], out, row.get("lengths"), given.ragged)
                 if round_number == 0 and place > 0:  # at the very first an engine makes more than is the shape's
                     row["new_ms"][engine] = told["first_ms"]
                 row["ms"][engine] = min(told["ms"], row["ms"].get(engine, math.inf))
             if round_number == 0:
                 answers = {engine: np.load(folder / f"{engine}.npy") for engine in engines}
                 wanted = answers["onnxruntime"]
+                if given.ragged:
+                    wanted = of_tokens(wanted, row["lengths"])
                 for engine, got in answers.items():
+                    if given.ragged:
+                        got = of_tokens(got, row["lengths"])
                     alike = got.shape == wanted.shape and bool(np.isfinite(got).all())
                     row["error"][engine] = float(np.abs(got - wanted).max() / np.abs(wanted).max()) if alike else None
     versions = {engine: process.version for engine, process in engines.items()}
     for process in engines.values():
         process.close()
     return {"model": model.name, "seconds": seconds, "versions": versions, "shapes": rows}
+
+
+def of_tokens(output, lengths):
+    """What tokens have of an output; all of one that has no row for each place."""
+    import numpy as np
+
+    if output.ndim < 2 or output.shape[:2] != (len(lengths), max(lengths)):
+        return output
+    return output[np.arange(max(lengths)) < np.array(lengths)[:, None]]
 
 
 def mean(ratios):
@@ -285,15 +307,17 @@ def told(found):
     engines = list(rows[0]["ms"])
     peers = engines[1:]
     lines = [f"{found['model']}  (compiled in {found['seconds']:.0f} s)"]
-    lines.append(f"{'sizes':24}" + "".join(f"{engine + ' ms':>18}" for engine in engines) + f"{'best peer / ours':>20}")
+    lines.append(f"{'sizes':28}" + "".join(f"{engine + ' ms':>18}" for engine in engines) + f"{'best peer / ours':>20}")
     for row in sorted(rows, key=lambda row: list(row["sizes"].values())):
         sizes = " ".join(f"{name}={size}" for name, size in row["sizes"].items())
+        if lengths := row.get("lengths"):
+            sizes += f" {sum(lengths) / len(lengths) / max(lengths):.0%} tokens"
         best = min(row["ms"][engine] for engine in peers)
         wrong = "".join(
             f"  {engine} is wrong" for engine in engines if row["error"][engine] is None or row["error"][engine] > ERROR
         )
         times = "".join(f"{row['ms'][engine]:18.3f}" for engine in engines)
-        lines.append(f"{sizes:24}{times}{best / row['ms']['collage']:20.2f}{wrong}")
+        lines.append(f"{sizes:28}{times}{best / row['ms']['collage']:20.2f}{wrong}")
     ratios = [min(row["ms"][engine] for engine in peers) / row["ms"]["collage"] for row in rows]
     lines.append(f"best peer / ours: geometric mean {mean(ratios):.2f}, least {min(ratios):.2f}")
     for peer in peers:
@@ -319,6 +343,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--sizes", type=domain, action="append", default=[], metavar="NAME=1..512")
+    parser.add_argument("--ragged", metavar="INPUT", help="the mask of a batch of sequences, which differ in length")
     parser.add_argument("--shapes", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -93,8 +93,8 @@ void CheckPacked(const Program& program) {
   }
 }
 
-Program AtTokens(const Program& program, int64_t rows,
-                 const std::shared_ptr<const native::RaggedRows>& tokens) {
+Program AtTokens(const Program& program, int64_t rows, const std::shared_ptr<const native::RaggedRows>& tokens,
+                 const std::function<bool(const Op&, size_t mask)>& keeps) {
   Program some = program;
   some.tokens = tokens;
   for (const auto& [value, axes] : program.packed.axes) {
@@ -113,7 +113,7 @@ Program AtTokens(const Program& program, int64_t rows,
     std::vector<View> views(op.views.begin(), op.views.begin() + 4);
     std::vector<MaskForm> masks;
     for (size_t m = 0; m < op.masks.size(); ++m) {
-      if (!op.masks[m].triangle) continue;  // it hides padding
+      if (!op.masks[m].triangle && !keeps(op, m)) continue;
       in.push_back(op.in[3 + m]);
       views.push_back(op.views[4 + m]);
       masks.push_back(op.masks[m]);

@@ -19,6 +19,9 @@ namespace {
 // those of others: frameworks write -10000, or the least float there is.
 constexpr float kUnseen = -9000;
 
+// What is added to scores beside that, at most, and at least where a token sees itself: padding stays unseen.
+constexpr float kMuch = 1000;
+
 // Plans are made for numbers of tokens that so many divide: so few rows cost less than a plan of their own.
 constexpr int64_t kStep = 8;
 
@@ -66,8 +69,7 @@ RaggedPlans::RaggedPlans(const Program& program, const RegionConstants& constant
              program.inputs.begin()),
       tokens_(std::make_shared<native::RaggedRows>(ValidDims(program)[0], ValidDims(program)[1])),
       plans_(plans),
-      key_(std::move(sizes)) {
-  key_.push_back(0);
+      sizes_(std::move(sizes)) {
   masks_.program = MasksOf(program_);
   masks_.plan = PlanOf(masks_.program);
   for (const int value : masks_.program.outputs) {
@@ -78,20 +80,23 @@ RaggedPlans::RaggedPlans(const Program& program, const RegionConstants& constant
   for (const Op& op : program_.ops) {
     if (!IsPackedAttention(program_, op)) continue;
     for (size_t m = 0; m < op.masks.size(); ++m) {
-      if (op.masks[m].triangle) continue;
+      if (op.masks[m].triangle || HidingOf(op, m) < hiding_.size()) continue;
       const std::vector<int>& outputs = masks_.program.outputs;
       const size_t output = std::find(outputs.begin(), outputs.end(), op.in[3 + m]) - outputs.begin();
-      const View& view = op.views[4 + m];
-      const MaskForm& form = op.masks[m];
-      if (std::none_of(hiding_.begin(), hiding_.end(), [&](const Hiding& other) {
-            return other.output == output && SameView(other.view, view) &&
-                   other.form.chooses == form.chooses && other.form.keeps == form.keeps &&
-                   other.form.fill == form.fill;
-          })) {
-        hiding_.push_back({output, view, form});
-      }
+      hiding_.push_back({output, op.views[4 + m], op.masks[m]});
     }
   }
+  effects_.resize(hiding_.size());
+}
+
+size_t RaggedPlans::HidingOf(const Op& op, size_t mask) const {
+  const View& view = op.views[4 + mask];
+  const MaskForm& form = op.masks[mask];
+  const auto is = [&](const Hiding& one) {
+    return masks_.program.outputs[one.output] == op.in[3 + mask] && SameView(one.view, view) &&
+           one.form.chooses == form.chooses && one.form.keeps == form.keeps && one.form.fill == form.fill;
+  };
+  return std::find_if(hiding_.begin(), hiding_.end(), is) - hiding_.begin();
 }
 
 Compiled* RaggedPlans::Choose(const std::vector<void*>& inputs) {
@@ -99,12 +104,16 @@ Compiled* RaggedPlans::Choose(const std::vector<void*>& inputs) {
   const int64_t padded = PaddedRows(program_);
   const int64_t rows = std::max<int64_t>(1, (tokens_->tokens() + kStep - 1) / kStep) * kStep;
   if (rows >= padded || !MasksHidePadding(inputs)) return nullptr;
-  key_.back() = rows;
+  Plans::Sizes key = sizes_;
+  key.push_back(rows);
+  for (const Effect effect : effects_) key.push_back(effect == Effect::kHides ? 0 : 1);
   // One that was made before these sizes were forgotten, and came again, reads where tokens were then.
-  Compiled* const known = plans_->Find(key_);
+  Compiled* const known = plans_->Find(key);
   if (known != nullptr && known->program.tokens == tokens_) return known;
-  return plans_->Add(key_, [&](Compiled* made) {
-    made->program = AtTokens(program_, rows, tokens_);
+  return plans_->Add(key, [&](Compiled* made) {
+    made->program = AtTokens(program_, rows, tokens_, [this](const Op& op, size_t mask) {
+      return effects_[HidingOf(op, mask)] != Effect::kHides;
+    });
     CheckProgram(made->program);
     made->plan = PlanOf(made->program);
     constants_.Forget();
@@ -119,11 +128,31 @@ std::unique_ptr<Plan> RaggedPlans::PlanOf(const Program& program) {
 
 bool RaggedPlans::MasksHidePadding(const std::vector<void*>& inputs) {
   masks_.plan->Run(inputs, mask_data_);
-  return std::all_of(hiding_.begin(), hiding_.end(),
-                     [&](const Hiding& mask) { return HidesPadding(mask, mask_data_[mask.output]); });
+  bool known = true;
+  for (size_t i = 0; i < hiding_.size(); ++i) {
+    const void* const data = mask_data_[hiding_[i].output];
+    bool alone = true;
+    if (Hides(hiding_[i], data, &alone)) {
+      effects_[i] = alone ? Effect::kHides : Effect::kHidesAndMore;
+    } else {
+      effects_[i] = IsOther(hiding_[i], data) ? Effect::kOther : Effect::kUnknown;
+    }
+    known = known && effects_[i] != Effect::kUnknown &&
+            (effects_[i] == Effect::kHides || tokens_->together());
+  }
+  if (!known) return false;
+  return std::all_of(program_.ops.begin(), program_.ops.end(), [this](const Op& op) {
+    if (!IsPackedAttention(program_, op)) return true;
+    for (size_t m = 0; m < op.masks.size(); ++m) {
+      if (!op.masks[m].triangle && effects_[HidingOf(op, m)] != Effect::kOther) return true;
+    }
+    return false;
+  });
 }
 
-bool RaggedPlans::HidesPadding(const Hiding& mask, const void* data) const {
+// Whether what tokens see of padding is hidden by a mask, while each sees itself; alone says whether nothing is
+// done to what they see of tokens.
+bool RaggedPlans::Hides(const Hiding& mask, const void* data, bool* alone) const {
   const MaskForm& form = mask.form;
   if (form.chooses && !(form.fill <= kUnseen)) return false;
   const auto* const added = static_cast<const float*>(data);
@@ -144,10 +173,40 @@ bool RaggedPlans::HidesPadding(const Hiding& mask, const void* data) const {
                             head % dims[2] * steps[2] + query * steps[3];
       for (int64_t key = 0; key < dims[4]; ++key) {
         const int64_t at = first + key * steps[4];
-        const bool token = place[key] != native::RaggedRows::kPadding;
-        const bool right = form.chooses ? ((chosen[at] != 0) == form.keeps) == token
-                                        : (token ? added[at] == 0 : added[at] <= kUnseen);
-        if (!right) return false;
+        const bool itself = dims[3] == 1 || key == query;
+        if (place[key] == native::RaggedRows::kPadding) {
+          if (form.chooses ? (chosen[at] != 0) == form.keeps : !(added[at] <= kUnseen)) return false;
+        } else if (form.chooses ? (chosen[at] != 0) != form.keeps : added[at] != 0) {
+          if (itself && (form.chooses || !(added[at] >= -kMuch))) return false;
+          *alone = false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Whether a mask lets every place see itself, and adds to no score what might bring padding back.
+bool RaggedPlans::IsOther(const Hiding& mask, const void* data) const {
+  const MaskForm& form = mask.form;
+  if (form.chooses && !(form.fill <= kUnseen)) return false;  // it might stand in the place of what hides
+  const auto* const added = static_cast<const float*>(data);
+  const auto* const chosen = static_cast<const uint8_t*>(data);
+  Dims dims = mask.view.dims;
+  const Dims& steps = mask.view.strides;
+  for (const size_t axis : {0, 1, 2, 3}) {
+    if (steps[axis] == 0) dims[axis] = 1;
+  }
+  for (int64_t row = 0; row < dims[0] * dims[1] * dims[2] * dims[3]; ++row) {
+    const int64_t query = row % dims[3], head = row / dims[3] % (dims[1] * dims[2]);
+    const int64_t first = mask.view.offset + row / (dims[1] * dims[2] * dims[3]) * steps[0] +
+                          head / dims[2] * steps[1] + head % dims[2] * steps[2] + query * steps[3];
+    for (int64_t key = 0; key < dims[4]; ++key) {
+      const int64_t at = first + key * steps[4];
+      const bool itself = dims[3] == 1 || key == query;
+      if (form.chooses ? itself && (chosen[at] != 0) != form.keeps
+                       : !(added[at] <= kMuch) || (itself && !(added[at] >= -kMuch))) {
+        return false;
       }
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Regions on padded batches of sequences, run for tokens alone (AtTokens). That is right only where masks
-// hide padding, and nothing else, which is looked at in each call.
+// hide padding, which is looked at in each call. What they do beside it, as a bias by distance, they do to
+// tokens, where no padding is between these.
 #ifndef COLLAGE_DNNL_RAGGED_H_
 #define COLLAGE_DNNL_RAGGED_H_
 
@@ -39,9 +40,20 @@ class RaggedPlans {
     View view;
     MaskForm form;
   };
+  // What a mask does.
+  enum class Effect {
+    kHides,        // padding is hidden, and nothing is done to tokens
+    kHidesAndMore, // and something is
+    kOther,        // padding is not hidden, and no more is made of it than of tokens
+    kUnknown,
+  };
   std::unique_ptr<Plan> PlanOf(const Program& program);
+  // Which of hiding_ a mask of an attention is.
+  size_t HidingOf(const Op& op, size_t mask) const;
+  // Whether padding is hidden from all attention; finds effects_.
   bool MasksHidePadding(const std::vector<void*>& inputs);
-  bool HidesPadding(const Hiding& mask, const void* data) const;
+  bool Hides(const Hiding& mask, const void* data, bool* alone) const;
+  bool IsOther(const Hiding& mask, const void* data) const;
 
   const Program& program_;
   const RegionConstants& constants_;
@@ -53,9 +65,9 @@ class RaggedPlans {
   std::vector<std::vector<char>> mask_bytes_;
   std::vector<void*> mask_data_;
   std::vector<Hiding> hiding_;
+  std::vector<Effect> effects_;  // of each of hiding_, in this call
   Plans* const plans_;
-  // The sizes, and a place for the number of tokens.
-  Plans::Sizes key_;
+  const Plans::Sizes sizes_;
 };
 
 }  // namespace collage::onednn

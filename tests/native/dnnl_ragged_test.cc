@@ -127,7 +127,25 @@ TEST(RaggedRegion, HasItsPaddingWhereTheMaskDoesNotHideIt) {
   EXPECT_EQ(region.Choose(), nullptr);
   region.SetTokens({1, 1, 0, 0, 0, 1, 1, 1, 0, 0});
   EXPECT_NE(region.Choose(), nullptr);
-  region.AddTo(6, -0.5F);  // a token that is not hidden, but seen less
+  region.AddTo(6, -2000.0F);  // a token that does not see itself
+  EXPECT_EQ(region.Choose(), nullptr);
+}
+
+TEST(RaggedRegion, DoesToTokensWhatTheMaskDoesBesideIt) {
+  Region region;
+  region.SetTokens({0, 1, 1, 1, 0, 1, 0, 0, 0, 0});
+  Compiled* const plain = region.Choose();
+  region.AddTo(2, -0.5F);
+  region.AddTo(3, 1.5F);
+  Compiled* const plan = region.Choose();
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan, plain);
+  const std::vector<float> wanted = region.RunPadded();
+  ExpectClose(region.Run(plan->plan.get()), {wanted.begin(), wanted.end()}, 1e-5, "with a bias");
+  // Where padding stands between tokens, what stands at their places is not side by side.
+  region.SetTokens({1, 0, 1, 1, 0, 1, 0, 0, 0, 0});
+  EXPECT_NE(region.Choose(), nullptr);
+  region.AddTo(2, -0.5F);
   EXPECT_EQ(region.Choose(), nullptr);
 }
 

@@ -43,6 +43,7 @@ TEST(Ragged, TokensGoAndComeBack) {
       ASSERT_EQ(rows->tokens(), 11);
       EXPECT_EQ(rows->begin(), (std::vector<int32_t>{0, 3, 3, 10, 11}));
       EXPECT_EQ(rows->LengthOf(2), 7);
+      EXPECT_EQ(rows->together(), !holes);
       const int64_t padded = static_cast<int64_t>(valid.size()), packed = 16;
       std::vector<float> from = Sample(padded * kWidth, 1), tokens(packed * kWidth, 9), back(from.size(), 9),
                          cleared(from.size(), 9), wanted = from;
@@ -70,17 +71,26 @@ TEST(Ragged, TokensGoAndComeBack) {
   }
 }
 
-// Query, key and value side by side in rows of tokens: what each sequence would give by itself.
-void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threads, bool causal) {
+enum class Masks { kNone, kTriangle, kEach };
+
+// Query, key and value side by side in rows of tokens: what each sequence would give by itself. kEach has numbers
+// for each sequence, head, query and key, in the midst of which tokens stand.
+void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threads, Masks masks) {
   constexpr int64_t kGroups = 2, kHeads = 3, kSize = 20, kUnits = kGroups * kHeads * kSize,
                     kWidth = 3 * kUnits;
   const auto rows = std::make_shared<RaggedRows>(static_cast<int64_t>(lengths.size()), most);
-  rows->Set(ValidOf(lengths, most).data());
+  const auto first = [&](int64_t n) { return masks == Masks::kEach ? (most - lengths[n]) / 2 : 0; };
+  std::vector<uint8_t> valid(lengths.size() * most, 0);
+  for (size_t n = 0; n < lengths.size(); ++n) {
+    std::fill_n(valid.begin() + n * most + first(n), lengths[n], uint8_t{1});
+  }
+  rows->Set(valid.data());
+  EXPECT_TRUE(rows->together());
   const int64_t tokens = rows->tokens();
   const std::vector<float> sides = Sample((tokens + 1) * kWidth, 1);
-  std::vector<float> triangle(most * most, 0.0F);
-  for (int64_t q = 0; q < most; ++q)
-    std::fill(&triangle[q * most] + q + 1, &triangle[q * most] + most, -1e9F);
+  std::vector<float> mask(most * most, 0.0F);
+  for (int64_t q = 0; q < most; ++q) std::fill(&mask[q * most] + q + 1, &mask[q * most] + most, -1e9F);
+  if (masks == Masks::kEach) mask = Sample(rows->batch() * kGroups * kHeads * most * most, 2);
 
   AttentionShape shape;
   shape.groups = kGroups;
@@ -92,8 +102,11 @@ void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threa
   shape.key.begin = kUnits;
   shape.value.begin = 2 * kUnits;
   shape.result = {1, kHeads * kSize, kSize, kUnits, 1, 0};
-  if (causal) {
-    shape.num_masks = 1;
+  shape.num_masks = masks == Masks::kNone ? 0 : 1;
+  if (masks == Masks::kEach) {
+    const int64_t of_head = most * most;
+    shape.masks[0].steps = {kGroups * kHeads * of_head, kHeads * of_head, of_head, most, 1, 0};
+  } else if (masks == Masks::kTriangle) {
     shape.triangle = 0;
     shape.sees = 1;
     shape.beyond = -1e9F;
@@ -105,7 +118,7 @@ void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threa
     const char guard = scratch.back();
     auto* const from = const_cast<float*>(sides.data());
     std::vector<void*> data = {from, from, from};
-    if (causal) data.push_back(triangle.data());
+    if (masks != Masks::kNone) data.push_back(mask.data());
     data.push_back(result.data());
     data.push_back(scratch.data());
     const PieceWork work = AttentionKernel(s, by);
@@ -126,6 +139,7 @@ void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threa
     one.queries = one.keys = lengths[n];
     for (HeadSteps* side : {&one.query, &one.key, &one.value, &one.result})
       side->begin += rows->begin()[n] * side->row;
+    one.masks[0].steps.begin += n * one.masks[0].steps.batch + first(n) * (most + 1);
     if (lengths[n] == 0) continue;
     const std::vector<float> own = result_of(one, 1);
     std::copy(own.begin() + rows->begin()[n] * kUnits, own.begin() + rows->begin()[n + 1] * kUnits,
@@ -136,12 +150,12 @@ void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threa
 
 TEST(Ragged, AttentionGoesSequenceBySequence) {
   for (const int threads : {1, 2, 7}) {
-    for (const bool causal : {false, true}) {
-      CheckSequences({5}, 9, threads, causal);
-      CheckSequences({1, 1, 1}, 3, threads, causal);
-      CheckSequences({0, 33, 0, 2, 17, 0}, 40, threads, causal);
-      CheckSequences({600, 1, 20}, 601, threads, causal);  // more than a block of keys
-      CheckSequences({0, 0}, 4, threads, causal);
+    for (const Masks masks : {Masks::kNone, Masks::kTriangle, Masks::kEach}) {
+      CheckSequences({5}, 9, threads, masks);
+      CheckSequences({1, 1, 1}, 3, threads, masks);
+      CheckSequences({0, 33, 0, 2, 17, 0}, 40, threads, masks);
+      CheckSequences({600, 1, 20}, 601, threads, masks);  // more than a block of keys
+      CheckSequences({0, 0}, 4, threads, masks);
     }
   }
 }

@@ -70,6 +70,10 @@ class Attention {
       for (HeadSteps* const side : {&one.query, &one.key, &one.value, &one.result}) {
         side->begin += s_.ragged->begin()[n] * side->row;
       }
+      for (int m = 0; m < s_.num_masks; ++m) {
+        HeadSteps& mask = one.masks[m].steps;
+        mask.begin += n * mask.batch + s_.ragged->FirstPlace(n) * (mask.row + mask.column);
+      }
       Attention(one, 1, blocking_).RunUnits(data, first, end, scratch);
     }
   }

@@ -18,12 +18,14 @@ void ShareOf(int64_t rows, int piece, int pieces, const Body& body) {
 
 void RaggedRows::Set(const uint8_t* valid) {
   rows_.clear();
+  together_ = true;
   for (int64_t n = 0; n < batch_; ++n) {
     begin_[n] = static_cast<int32_t>(rows_.size());
     for (int64_t row = n * length_; row < (n + 1) * length_; ++row) {
       place_[row] = kPadding;
       if (valid[row] == 0) continue;
       place_[row] = static_cast<int32_t>(rows_.size());
+      if (place_[row] > begin_[n] && rows_.back() != row - 1) together_ = false;
       rows_.push_back(static_cast<int32_t>(row));
     }
   }

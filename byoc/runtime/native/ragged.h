@@ -35,11 +35,16 @@ class RaggedRows {
   const std::vector<int32_t>& rows() const { return rows_; }
   // The first token of each sequence, and behind the last one their number.
   const std::vector<int32_t>& begin() const { return begin_; }
+  // Whether no sequence has padding between its tokens.
+  bool together() const { return together_; }
+  // The place of a sequence's first token; it has one.
+  int64_t FirstPlace(int64_t sequence) const { return rows_[begin_[sequence]] - sequence * length_; }
   // How many tokens a sequence has.
   int64_t LengthOf(int64_t sequence) const { return begin_[sequence + 1] - begin_[sequence]; }
 
  private:
   int64_t batch_, length_;
+  bool together_ = true;
   std::vector<int32_t> place_, rows_, begin_;
 };
 
