@@ -156,6 +156,14 @@ type KernelProposer interface {
 	ProposedKernels() []string
 }
 
+// PaddingClearer is a backend with a kernel that clears the padding of batches (pass/ragged), in whose region other
+// kernels need not compute it.
+type PaddingClearer interface {
+	// PaddingKernels are the one that clears it, and those that do without it where what other backends have for the
+	// same, operator by operator, does not.
+	PaddingKernels() (clears string, without []string)
+}
+
 // Kernels are the names of a backend's kernels, sorted: those that its patterns name, and those of a KernelProposer.
 func Kernels(b Backend) []string {
 	var names []string

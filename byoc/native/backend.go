@@ -52,6 +52,12 @@ func (backend) SharesCompiler() bool { return true }
 // TakesSized implements byoc.SizedTaker.
 func (backend) TakesSized() bool { return true }
 
+// PaddingKernels implements byoc.PaddingClearer: attention goes sequence by sequence, and as products and a softmax it
+// goes by places.
+func (backend) PaddingKernels() (clears string, without []string) {
+	return RaggedKernel, []string{AttentionKernel}
+}
+
 func (b backend) Install() error {
 	if err := b.install(); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)

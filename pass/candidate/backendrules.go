@@ -48,15 +48,14 @@ func (p *proposer) unfit(backend byoc.Backend, nodes []relay.NodeID) string {
 func (p *proposer) immovable(backend byoc.Backend, nodes []relay.NodeID) string {
 	computes := false
 	for _, v := range nodes {
-		switch p.class[v] {
-		case dynamic:
-			if !byoc.TakesOpen(backend) {
-				return "a dimension is not known before the program runs"
-			}
-			computes = true
-		case alone, unplaced:
+		switch class := p.class[v]; {
+		case class == dynamic && !byoc.TakesOpen(backend):
+			return "a dimension is not known before the program runs"
+		case class == alone, class == unplaced:
 			return OperatorName(&p.g.Nodes[v]) + " stays where it is"
-		case operator:
+		case p.cutOff[v]:
+			return OperatorName(&p.g.Nodes[v]) + " becomes whole numbers, which its last digits decide"
+		case class == dynamic, class == operator:
 			computes = true
 		}
 	}

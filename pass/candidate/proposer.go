@@ -37,6 +37,8 @@ type proposer struct {
 	backends []byoc.Backend
 	opts     Options
 	class    []class
+	// cutOff says of operators that what they give is cast to whole numbers (findCutOff).
+	cutOff []bool
 	// open says that some operator has an open dimension, and sizes is the graph with fixed ones once it was needed.
 	// fixedSizes says that this is such a graph.
 	open, fixedSizes bool
@@ -83,6 +85,7 @@ func (p *proposer) classify() error {
 			p.open = p.open || c == dynamic
 		}
 	}
+	p.findCutOff()
 	return nil
 }
 

@@ -109,8 +109,9 @@ type mix struct {
 }
 
 // bestMixes are the plans of the fastest networks of a search, the fastest first, each of other backends than those before
-// it: what is the fastest at one size need not be so at all, and the next few of a search are much like the first.
-// Backends alone are not among them.
+// it: what is the fastest at one size need not be so at all, and the next few of a search are much like the first. Of
+// networks of the same backends that are about as fast (alikeAtSize) it is the one that leaves the least to TVM, whose
+// kernels for open sizes are slow. Backends alone are not among them.
 func (c *decision) bestMixes() ([]mix, error) {
 	seen := map[string]bool{"": true}
 	for _, b := range c.Backends {
@@ -133,6 +134,7 @@ func (c *decision) bestMixes() ([]mix, error) {
 		if len(found) == bestFew || !c.mayBeKept(t) {
 			break
 		}
+		t = c.leastLeft(t)
 		if err := take(t.Placement, t.Name); err != nil {
 			return nil, err
 		}
@@ -144,6 +146,27 @@ func (c *decision) bestMixes() ([]mix, error) {
 		}
 	}
 	return found, nil
+}
+
+// alikeAtSize is up to how many times as long as the fastest a network may take at fixed sizes for which it counts that
+// it leaves less to TVM: a part of a tenth of the time takes many times as long there where sizes are open.
+const alikeAtSize = 1.1
+
+// leastLeft is, among the trials of the same backends that are about as fast as one, the one that leaves the least to
+// TVM, the fastest of these.
+func (c *decision) leastLeft(of *graphlevel.Trial) *graphlevel.Trial {
+	network, least := c.graph.network, of
+	for _, i := range c.graph.result.Best() {
+		t := &c.graph.result.Trials[i]
+		if graphlevel.Score(t.Cost) > alikeAtSize*graphlevel.Score(of.Cost) || !c.mayBeKept(t) {
+			continue
+		}
+		if network.Left(t.Placement) < network.Left(least.Placement) &&
+			slices.Equal(network.BackendsOf(t.Placement), network.BackendsOf(of.Placement)) {
+			least = t
+		}
+	}
+	return least
 }
 
 // noteExpected notes what the finalists took in the search at fixed sizes.

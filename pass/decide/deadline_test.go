@@ -151,6 +151,7 @@ func (n *module) GroupedKernels() []string                    { return nil }
 func (n *module) Grouped(string, ...string) *genome.Placement { return nil }
 func (n *module) Families() [][]string                        { return nil }
 func (n *module) Left(p *genome.Placement) int                { return n.left[p.Key] }
+func (n *module) BackendsOf(*genome.Placement) []string       { return nil }
 func (n *module) Together(...string) *genome.Placement        { return nil }
 func (n *module) RunnersUp() []graphlevel.Seed                { return nil }
 func (n *module) Kept(p *genome.Placement) func() *genome.Placement {

@@ -42,6 +42,7 @@ type someNetwork interface {
 	Together(backends ...string) *genome.Placement
 	Families() [][]string
 	Left(p *genome.Placement) int
+	BackendsOf(p *genome.Placement) []string
 	RunnersUp() []graphlevel.Seed
 	Kept(p *genome.Placement) func() *genome.Placement
 	Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)

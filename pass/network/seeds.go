@@ -3,12 +3,14 @@
 package network
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
@@ -132,10 +134,11 @@ const apart = 1e3
 // Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there,
 // and where the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on
 // neighbours together do all that they can, as in Grouped, the first of GroupedKernels before the others; but not what
-// one of these backends may do in a narrower type, where the lowest bound says.
+// one of these backends may do in a narrower type, where the lowest bound says. So do kernels that do without padding
+// where that is cleared: what they take where it is computed says nothing.
 func (n *Network) Together(backends ...string) *genome.Placement {
 	overhead, all := n.Placing.Overhead().Option, n.Placing.All
-	kernels := n.GroupedKernels()
+	kernels, withoutPadding := n.GroupedKernels(), n.withoutPadding(backends)
 	narrowest := 0
 	for _, name := range backends {
 		narrowest = max(narrowest, n.precision(name))
@@ -146,12 +149,35 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 		if c.Grouped && n.precision(c.Backend) == narrowest {
 			return overhead + later(c.Kernel != kernels[0])
 		}
+		if slices.Contains(withoutPadding, c.Kernel) {
+			return overhead
+		}
 		ms := all.Bounds[all.Of[i][k]]
 		if c.Backend == backends[len(backends)-1] {
 			ms = asLast(ms, alike)
 		}
 		return ms + overhead + apart*float64(c.Operators(f.Set.Graph))
 	})
+}
+
+// withoutPadding are the kernels of backends that do without padding, where candidates of theirs clear it.
+func (n *Network) withoutPadding(backends []string) (kernels []string) {
+	for _, name := range backends {
+		clearer, ok := n.Placing.ByName[name].(byoc.PaddingClearer)
+		if !ok {
+			continue
+		}
+		clears, without := clearer.PaddingKernels()
+		for _, f := range n.Placing.Functions {
+			if slices.ContainsFunc(f.Set.Candidates, func(c candidate.Candidate) bool {
+				return c.Backend == name && c.Kernel == clears
+			}) {
+				kernels = append(kernels, without...)
+				break
+			}
+		}
+	}
+	return kernels
 }
 
 // precision is the place among byoc.Precisions of what a backend computes in.
@@ -214,6 +240,19 @@ func (n *Network) Left(p *genome.Placement) int {
 		}
 	}
 	return left
+}
+
+// BackendsOf are the backends of a placement's operators that do not take anything, sorted.
+func (n *Network) BackendsOf(p *genome.Placement) []string {
+	there := map[string]bool{}
+	for i, chosen := range p.Chosen {
+		for _, k := range chosen {
+			if name := n.Placing.Functions[i].Set.Candidates[k].Backend; !n.Placing.ByName[name].TakesAnything() {
+				there[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(there))
 }
 
 // RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all

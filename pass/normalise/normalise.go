@@ -30,6 +30,8 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 		return []func(*bridge.Object) (*bridge.Object, error){inlineCalls}
 	case "OpenDimensions":
 		return []func(*bridge.Object) (*bridge.Object, error){openDimensions}
+	case "Identities":
+		return []func(*bridge.Object) (*bridge.Object, error){dropIdentities}
 	case "QuantisedForm":
 		return []func(*bridge.Object) (*bridge.Object, error){quantisedForm}
 	case "SimplifyInference":
@@ -61,6 +63,7 @@ var normalisePasses = []normalisePass{
 	{"OpenDimensions", nil}, // our own
 	{"SimplifyInference", nil},
 	{"FoldConstant", []any{false}},
+	{"Identities", nil},      // our own
 	{"QuantisedForm", nil},   // our own
 	{"CanonicalizeOps", nil}, // bias_add becomes add, which scales can be folded through
 	{"FoldScaleAxis", nil},
@@ -69,8 +72,9 @@ var normalisePasses = []normalisePass{
 }
 
 // Normalise gives the module the form that candidates are looked for in: types inferred, what is computed of open
-// dimensions settled (symbolic.Settle), training-only operators removed, constants folded, what is computed in whole
-// numbers between scales written as float32 between quantisations (quantisedForm), scales folded into convolutions but
+// dimensions settled (symbolic.Settle), training-only operators removed, constants folded, what gives its argument again
+// left out (dropIdentities), what is computed in whole numbers between scales written as float32 between quantisations
+// (quantisedForm), scales folded into convolutions but
 // for those that are computed of the data, functions put in the place of their calls, and those that nothing calls
 // removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts Options) (*bridge.Object, error) {

@@ -40,9 +40,16 @@ func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.N
 	return s, nil
 }
 
-// like chooses what the plan has, and what has open dimensions on the backend of that name.
+// like chooses what the plan has, and what has open dimensions on the backend of that name. Where sizes are open a
+// candidate of the plan may be another one by a node or two, which somebody else reads to know sizes: then it is the one
+// that ends with the same node.
 func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID, open string) (*place.Solution, error) {
-	planned := map[string]bool{}
+	offered := map[string]bool{}
+	for k := range f.Set.Candidates {
+		c := &f.Set.Candidates[k]
+		offered[candidateID(c.Backend, c.Composite, c.Nodes)] = true
+	}
+	planned, ends := map[string]bool{}, map[string]bool{}
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		for j := range r.Candidates {
@@ -53,8 +60,13 @@ func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID, open stri
 					here = append(here, nodes[n.Index])
 				}
 			}
-			if len(here) == len(c.Nodes) && r.Function == f.Set.Graph.Name {
-				planned[candidateID(r.BackendOf(c), c.Composite, here)] = true
+			if len(here) != len(c.Nodes) || r.Function != f.Set.Graph.Name {
+				continue
+			}
+			if id := candidateID(r.BackendOf(c), c.Composite, here); offered[id] {
+				planned[id] = true
+			} else {
+				ends[candidateID(r.BackendOf(c), c.Composite, here[len(here)-1:])] = true
 			}
 		}
 	}
@@ -65,7 +77,8 @@ func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID, open stri
 		switch {
 		case s.ByName[c.Backend].TakesAnything():
 			options[k].Cost = 1 + float64(c.Operators(f.Set.Graph)) // as much as it takes to take what is planned
-		case planned[candidateID(c.Backend, c.Composite, c.Nodes)], c.Open && c.Backend == open:
+		case planned[candidateID(c.Backend, c.Composite, c.Nodes)], c.Open && c.Backend == open,
+			ends[candidateID(c.Backend, c.Composite, []relay.NodeID{c.Root})]:
 			options[k].Cost = EachCandidate
 		}
 	}

@@ -48,6 +48,22 @@ def random_array(shape, dtype, rng, positive=False, scale=1.0):
     return rng.integers(0, 2, size=shape).astype(dtype)
 
 
+def _is_mask(name, shape, dtype):
+    """Whether an input says by its name that it tells the tokens of a batch of sentences from their padding."""
+    whole = dtype == "bool" or dtype.startswith(("int", "uint"))
+    return whole and "mask" in name.lower() and len(shape) == 2 and shape[1] > 1
+
+
+def _mask(shape, dtype, rng):
+    """Sentences of 1 to as many tokens as there are places, padded behind."""
+    batch, length = shape
+    return (np.arange(length) < rng.integers(1, length + 1, size=(batch, 1))).astype(dtype)
+
+
 def inputs(seed, types):
     """What a network is given, {name: array}; ``types`` is {name: (shape, dtype)}."""
-    return {name: random_array(shape, dtype, generator(seed, "input", name)) for name, (shape, dtype) in types.items()}
+    given = {}
+    for name, (shape, dtype) in types.items():
+        draw = _mask if _is_mask(name, shape, dtype) else random_array
+        given[name] = draw(shape, dtype, generator(seed, "input", name))
+    return given

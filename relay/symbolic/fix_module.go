@@ -3,8 +3,10 @@
 package symbolic
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/relay"
@@ -19,7 +21,7 @@ func (e *NotFixedError) Error() string {
 
 // FixModule is a module whose main has open dimensions as it is with parameters of these shapes, by name: with types of
 // numbers alone, for whoever measures its parts. What TVM cannot tell the sizes of, though the names do (a slice to a
-// bound that is computed), is in it a constant of zeros. nodes says of each node of the new main which one of the old
+// bound that is computed), is in it a constant of zeros; places in a row (arange) are themselves. nodes says of each node of the new main which one of the old
 // main's it is; NoNode for such constants. mod must have types and is unchanged; the new module has types and is the
 // caller's. Where something is known only when the network runs, or shapes does not give what is open, the error is a
 // *NotFixedError.
@@ -81,12 +83,12 @@ func (a *Analysis) sizesOf(shapes map[string][]int64) (map[string]int64, error) 
 	return sizes, nil
 }
 
-// fixer makes the module, time and again with more zeros.
+// fixer makes the module, time and again with more constants.
 type fixer struct {
 	m    *relay.Module
 	g    *relay.Graph
 	told *relay.Graph // with types as they must be
-	// zeros are the nodes that are constants instead.
+	// zeros are the nodes that are constants instead (constantFor).
 	zeros map[relay.NodeID]bool
 }
 
@@ -104,11 +106,11 @@ func (f *fixer) module() (*bridge.Object, error) {
 		params = append(params, now)
 	}
 	for id := range f.zeros {
-		zeros, err := zerosOf(f.told.Nodes[id].Type)
+		constant, err := f.constantFor(id)
 		if err != nil {
 			return nil, err
 		}
-		r.Set(id, zeros)
+		r.Set(id, constant)
 	}
 	for id := range f.g.Nodes {
 		if n := &f.g.Nodes[id]; isReshapeLike(n, &f.told.Nodes[id]) {
@@ -206,8 +208,23 @@ func readsOpen(g *relay.Graph, id relay.NodeID) bool {
 	return false
 }
 
-// zerosOf is a constant of a tensor type.
-func zerosOf(t *relay.Type) (*bridge.Object, error) {
+// constantFor is what stands for a node in the module: zeros, or of an arange from a number that is known, in steps of
+// one, the places that it gives. A mask that is looked up by them hides padding, and by zeros everything or nothing.
+func (f *fixer) constantFor(id relay.NodeID) (*bridge.Object, error) {
+	t, n := f.told.Nodes[id].Type, &f.g.Nodes[id]
+	if n.Op != "arange" || len(t.Shape) != 1 || len(n.Inputs) != 3 {
+		return constantOf(t, nil)
+	}
+	start, step := f.g.Nodes[n.Inputs[0]].Constant, f.g.Nodes[n.Inputs[2]].Constant
+	if start == nil || step == nil {
+		return constantOf(t, nil)
+	}
+	return constantOf(t, func(i int64) float64 { return start.Scalar + float64(i)*step.Scalar })
+}
+
+// constantOf is a constant of a tensor type, its elements by their places where at is given, else zeros: so it is of types
+// of which encodes says nothing.
+func constantOf(t *relay.Type, at func(i int64) float64) (*bridge.Object, error) {
 	bytes, known := t.NumBytes()
 	if t.Kind != relay.TypeTensor || !known {
 		return nil, &NotFixedError{"TVM does not tell the sizes of " + t.String()}
@@ -221,10 +238,29 @@ func zerosOf(t *relay.Type) (*bridge.Object, error) {
 		return nil, err
 	}
 	defer data.Release()
-	if err := data.CopyFromBytes(make([]byte, bytes)); err != nil {
+	elements := make([]byte, 0, bytes)
+	if encode := encodes[t.DType]; at != nil && encode != nil {
+		for i := range t.Shape[0] {
+			elements = encode(elements, at(i))
+		}
+	}
+	if err := data.CopyFromBytes(elements[:bytes]); err != nil {
 		return nil, err
 	}
 	return relay.NewConstant(data)
+}
+
+// encodes put a number behind others, by its type.
+var encodes = map[string]func(to []byte, number float64) []byte{
+	"int64": func(to []byte, number float64) []byte {
+		return binary.LittleEndian.AppendUint64(to, uint64(int64(number)))
+	},
+	"int32": func(to []byte, number float64) []byte {
+		return binary.LittleEndian.AppendUint32(to, uint32(int32(number)))
+	},
+	"float32": func(to []byte, number float64) []byte {
+		return binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(number)))
+	},
 }
 
 // IsNotFixed says that an error is a *NotFixedError.
