@@ -8,7 +8,7 @@ import numpy as np
 import placed
 import pytest
 import tvm
-from collage import Dim, errors, export, frontends, transform
+from collage import Dim, errors, export, frontends, seeded, transform
 from collage.workloads import bert, decoder
 from collage.workloads.network import Network
 from dnnl_steps import profiled_regions
@@ -347,6 +347,19 @@ def test_a_module_in_python(tmp_path):
         collage.compile(module, given, out=tmp_path / "y.so", ragged="nobody", **options)
     assert told.value.option == "ragged"
     assert not (tmp_path / "y.so").exists()
+
+
+def test_masks_are_drawn_as_padding_is():
+    """Ones for a sentence's tokens, at least one, and zeros behind: what is measured is what comes."""
+    types = {"attention_mask": ((64, 9), "int64"), "mask": ((64, 9), "bool"), "ids": ((64, 9), "int64"),
+             "float_mask": ((64, 9), "float32"), "mask_of_images": ((2, 3, 9), "int64")}  # fmt: skip
+    drawn = seeded.inputs(0, types)
+    assert {name: (array.shape, str(array.dtype)) for name, array in drawn.items()} == types
+    for name in ("attention_mask", "mask"):
+        lengths = drawn[name].astype(int).sum(1)
+        np.testing.assert_array_equal(drawn[name], np.arange(9) < lengths[:, None])
+        assert set(lengths) == set(range(1, 10))
+    assert (np.diff(drawn["ids"]) == 1).any()
 
 
 def test_the_witness_is_asked_without_padding():

@@ -158,7 +158,7 @@ func (c *decision) leastLeft(of *graphlevel.Trial) *graphlevel.Trial {
 	network, least := c.graph.network, of
 	for _, i := range c.graph.result.Best() {
 		t := &c.graph.result.Trials[i]
-		if graphlevel.Score(t.Cost) > alikeAtSize*graphlevel.Score(of.Cost) || !c.mayBeKept(t) {
+		if t.Score > alikeAtSize*of.Score || !c.mayBeKept(t) {
 			continue
 		}
 		if network.Left(t.Placement) < network.Left(least.Placement) &&

@@ -127,6 +127,9 @@ func (guest) Patterns() []byoc.Pattern {
 	return []byoc.Pattern{{Composite: "guest.conv2d", Kernel: "own"}, {Composite: "guest.a_conv2d", Kernel: "another"}}
 }
 
+// PaddingKernels: "clear" clears padding, without which "own" does.
+func (guest) PaddingKernels() (clears string, without []string) { return "clear", []string{"own"} }
+
 // thin does what guest does in bfloat16.
 type thin struct{ guest }
 
@@ -177,6 +180,14 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	n.Placing.All.Bounds[4] = 2
 	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
 		"as good as alike, and a kernel for it")
+
+	n.Placing.All.Bounds[7] = 100
+	assert.Equal(t, []string{"lib.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")))
+	f.Set.Candidates[len(f.Set.Candidates)-1].Kernel = "clear"
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
+		"what does without padding, which somebody clears, whatever its bound")
+	f.Set.Candidates[len(f.Set.Candidates)-1].Kernel = "another"
+	n.Placing.All.Bounds[7] = 1.001
 
 	f.Set.Candidates[len(f.Set.Candidates)-1].Grouped = true
 	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),

@@ -211,20 +211,29 @@ func readsOpen(g *relay.Graph, id relay.NodeID) bool {
 // constantFor is what stands for a node in the module: zeros, or of an arange from a number that is known, in steps of
 // one, the places that it gives. A mask that is looked up by them hides padding, and by zeros everything or nothing.
 func (f *fixer) constantFor(id relay.NodeID) (*bridge.Object, error) {
-	t, n := f.told.Nodes[id].Type, &f.g.Nodes[id]
-	if n.Op != "arange" || len(t.Shape) != 1 || len(n.Inputs) != 3 {
-		return constantOf(t, nil)
-	}
-	start, step := f.g.Nodes[n.Inputs[0]].Constant, f.g.Nodes[n.Inputs[2]].Constant
-	if start == nil || step == nil {
-		return constantOf(t, nil)
-	}
-	return constantOf(t, func(i int64) float64 { return start.Scalar + float64(i)*step.Scalar })
+	return constantOf(f.told.Nodes[id].Type, placesOf(f.g, id))
 }
 
-// constantOf is a constant of a tensor type, its elements by their places where at is given, else zeros: so it is of types
-// of which encodes says nothing.
-func constantOf(t *relay.Type, at func(i int64) float64) (*bridge.Object, error) {
+// placesOf are the first elements of an arange whose beginning and step are known; nil for anything else.
+func placesOf(g *relay.Graph, id relay.NodeID) func(count int64) []byte {
+	n := &g.Nodes[id]
+	if n.Op != "arange" || len(n.Inputs) != 3 || n.Type == nil {
+		return nil
+	}
+	start, step, encode := g.Nodes[n.Inputs[0]].Constant, g.Nodes[n.Inputs[2]].Constant, encodes[n.Type.DType]
+	if start == nil || step == nil || encode == nil {
+		return nil
+	}
+	return func(count int64) (elements []byte) {
+		for i := range count {
+			elements = encode(elements, start.Scalar+float64(i)*step.Scalar)
+		}
+		return elements
+	}
+}
+
+// constantOf is a constant of a tensor type, with these elements where they are given, else zeros.
+func constantOf(t *relay.Type, places func(count int64) []byte) (*bridge.Object, error) {
 	bytes, known := t.NumBytes()
 	if t.Kind != relay.TypeTensor || !known {
 		return nil, &NotFixedError{"TVM does not tell the sizes of " + t.String()}
@@ -238,13 +247,11 @@ func constantOf(t *relay.Type, at func(i int64) float64) (*bridge.Object, error)
 		return nil, err
 	}
 	defer data.Release()
-	elements := make([]byte, 0, bytes)
-	if encode := encodes[t.DType]; at != nil && encode != nil {
-		for i := range t.Shape[0] {
-			elements = encode(elements, at(i))
-		}
+	elements := make([]byte, bytes)
+	if places != nil && len(t.Shape) == 1 {
+		elements = places(t.Shape[0])
 	}
-	if err := data.CopyFromBytes(elements[:bytes]); err != nil {
+	if err := data.CopyFromBytes(elements); err != nil {
 		return nil, err
 	}
 	return relay.NewConstant(data)

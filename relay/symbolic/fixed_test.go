@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/relay"
@@ -231,4 +232,22 @@ func TestSamples(t *testing.T) {
 	}
 	require.Len(t, seen, 100)
 	require.Equal(t, map[string]int64{"a": 1, "b": 3}, Least([]Dimension{{Name: "a"}, {Name: "b", Least: 3}}))
+}
+
+func TestPlacesInARowAreThemselves(t *testing.T) {
+	t.Parallel()
+	for dtype, want := range map[string][]byte{
+		"int64":   {3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0},
+		"int32":   {3, 0, 0, 0, 5, 0, 0, 0},
+		"float32": {0, 0, 0x40, 0x40, 0, 0, 0xa0, 0x40},
+	} {
+		m := relay.NewGraph("main")
+		stop := m.Var(nil, dtype)
+		row := m.Call("arange", relay.Tensor(dtype, relay.AnyDim), nil, m.Scalar(3, dtype), stop, m.Scalar(2, dtype))
+		unknown := m.Call("arange", relay.Tensor(dtype, relay.AnyDim), nil, stop, stop, m.Scalar(2, dtype))
+		g := m.Finish(m.Tuple(row, unknown))
+		assert.Equal(t, want, placesOf(g, row)(2), dtype)
+		assert.Nil(t, placesOf(g, unknown))
+		assert.Nil(t, placesOf(g, stop))
+	}
 }
