@@ -304,6 +304,7 @@ def test_failures_in_the_store(made, command, tmp_path):
 TAKEN = [
     ("ablation", "bench-all"),
     ("dynamic", "files/dynamic"),
+    ("ragged_open", "files/dynamic"),
     ("ragged", "files/ragged"),
     ("anytime", "bench-anytime"),
     ("kernels_int8", "bench-kernels"),

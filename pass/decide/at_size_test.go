@@ -12,19 +12,19 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
-// backends is a network of which it is known which backends its placements have.
-type backends struct {
+// ofBackends is a network of which it is known which backends its placements have.
+type ofBackends struct {
 	module
 	of map[string][]string
 }
 
-func (b *backends) BackendsOf(p *genome.Placement) []string { return b.of[p.Key] }
+func (b *ofBackends) BackendsOf(p *genome.Placement) []string { return b.of[p.Key] }
 
 // Of networks of the same backends that are about as fast, the one is placed with open sizes that leaves the least to
 // TVM.
 func TestWhatLeavesTheLeastToTVMIsPlacedAlike(t *testing.T) {
 	t.Parallel()
-	n := &backends{module{left: map[string]int{"best": 9, "near": 4, "nearest": 4, "far": 0, "other": 1}},
+	n := &ofBackends{module{left: map[string]int{"best": 9, "near": 4, "nearest": 4, "far": 0, "other": 1}},
 		map[string][]string{"best": {"a", "b"}, "near": {"a", "b"}, "nearest": {"a", "b"}, "far": {"a", "b"}, "other": {"a"}}}
 	result := &graphlevel.Result{}
 	for key, score := range map[string]float64{"best": 1, "near": 1.09, "nearest": 1.05, "far": 1.2, "other": 1.01} {
