@@ -146,6 +146,36 @@ def test_slices_of_known_sizes(tmp_path):
         hold(ran(model, given), answers(path, given))
 
 
+def distances(path):
+    """As transformers' MPT cuts ALiBi's table to the words that there are: from a computed start on, to an end that is
+    far behind, in a table that has one row.
+    """
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "one"], ["length"], axis=0),
+        node("Sub", ["one", "length"], ["before"]),
+        node("Max", ["before", "zero"], ["row"]),
+        node("Slice", ["table", "row", "far", "one", "one"], ["rows"]),
+        node("Sub", ["size", "length"], ["place"]),
+        node("Slice", ["rows", "place", "far", "two", "one"], ["of"]),
+        node("Add", ["x", "of"], ["out"]),
+    ]
+    inside = {
+        "table": (3, 1, 40), "zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), "size": np.array([40]),
+        "far": np.array([np.iinfo(np.int64).max]),
+    }  # fmt: skip
+    return write(path, nodes, values(x=[3, "len", "len"]), values(out=[3, "len", "len"]), weights(**inside))
+
+
+def test_what_is_of_known_size_is_cut_at_computed_bounds(tmp_path):
+    path = distances(tmp_path / "network.onnx")
+    read = frontends.load(path, dynamic={"x": {1: (1, 40), 2: (1, 40)}})
+    model = export.runnable(read.module)
+    for length in (1, 2, 16, 40):
+        given = {"x": normal(length, 3, length, length)}
+        hold(ran(model, given), answers(path, given))
+
+
 @pytest.mark.parametrize(("domain", "starts", "ends", "taken"), [
     ((1, 40), -1, 2**62, True), ((3, 40), -3, -1, True), ((1, 40), -3, -1, False),
     ((1, 5), -5, 1, False),  # one, but which depends on how many there are

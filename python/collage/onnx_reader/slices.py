@@ -15,6 +15,7 @@ from tvm.relay.op.dyn import _make as dyn
 from .table import const, converter, dtype_of, from_front, given, sizes_of
 
 _END = np.iinfo(np.int64).max
+_MOST = np.iinfo(np.int32).max
 
 
 @converter("Gather")
@@ -42,6 +43,7 @@ def _slice(inputs, attrs, params):
     if (
         count is None
         or None not in sizes
+        and all(isinstance(one, relay.Constant) for one in bounds[:2])
         or not isinstance(axes, list)
         or not isinstance(steps, list)
         or min(steps, default=1) < 1
@@ -75,6 +77,9 @@ def _computed(data, cuts):
     for axis in range(len(sizes)):
         size = _op.strided_slice(own, [axis], [axis + 1])
         low, high, step = cuts.get(axis, (0, size, 1))
+        # TVM's DynamicToStatic has 32 bits for a bound, and PyTorch writes 2**63 - 1 for the end.
+        low = 0 if isinstance(low, int) and low < -_MOST else low
+        high = size if isinstance(high, int) and high > _MOST else high
         begin.append(const([low], "int64") if isinstance(low, int) else low)
         end.append(const([high], "int64") if isinstance(high, int) else high)
         by.append(step)
