@@ -140,16 +140,20 @@ func (a *Analysis) dimensionsOf(nodes iter.Seq[relay.NodeID]) []Dimension {
 	return slices.SortedFunc(maps.Values(found), byName)
 }
 
-// Named is a node's sizes for Inputs: dimensions of the same expression have the same name, which is its text; ok is
-// false of what is no tensor.
+// Named is a node's sizes for Inputs: dimensions of the same expression have the same name, which is its text, and a
+// number that the node's type does not tell is a sum of it alone; ok is false of what is no tensor.
 func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
 	v := &a.values[id]
 	if !v.known {
 		return nil, false
 	}
-	for _, extent := range v.Shape {
-		if _, fixed := extent.Value(); fixed {
-			named = append(named, Dimension{})
+	for axis, extent := range v.Shape {
+		if number, fixed := extent.Value(); fixed {
+			told := Dimension{}
+			if t := a.g.Nodes[id].Type; t != nil && axis < len(t.Shape) && t.Shape[axis] == relay.AnyDim {
+				told.Of = []Product{{By: number}}
+			}
+			named = append(named, told)
 			continue
 		}
 		least, most := extent.Bounds()

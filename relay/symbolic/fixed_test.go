@@ -251,3 +251,31 @@ func TestPlacesInARowAreThemselves(t *testing.T) {
 		assert.Nil(t, placesOf(g, stop))
 	}
 }
+
+// A region's input has the numbers that are known of it, whatever TVM's type says.
+func TestNumbersThatTypesDoNotTellHaveNames(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	open := relay.Tensor("float32", relay.AnyDim, relay.AnyDim)
+	x := m.Var([]int64{relay.AnyDim, 2, 4}, "float32")
+	flat := m.Call("reshape", open, map[string]any{"newshape": []int64{0, 8}}, x)
+	g := m.Finish(flat)
+	a, err := Analyse(g, Inputs{g.Nodes[x].Name: {{Name: "len"}, {}, {}}})
+	require.NoError(t, err)
+	named, ok := a.Named(flat)
+	require.True(t, ok)
+	assert.Equal(t, []Product{{By: 8}}, named[1].Of)
+	told, ok := a.Named(x)
+	require.True(t, ok)
+	assert.Empty(t, told[1].Of, "its type says that")
+
+	inside := relay.NewGraph("region")
+	y := inside.Var([]int64{relay.AnyDim, relay.AnyDim}, "float32")
+	g = inside.Finish(inside.Call("nn.relu", open, nil, y))
+	a, err = Analyse(g, Inputs{g.Nodes[y].Name: named})
+	require.NoError(t, err)
+	size, known := a.Of(y).Shape[1].Value()
+	assert.True(t, known)
+	assert.EqualValues(t, 8, size)
+	assert.Len(t, a.Open(), 1)
+}
