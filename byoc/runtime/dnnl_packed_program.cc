@@ -93,7 +93,8 @@ void CheckPacked(const Program& program) {
   }
 }
 
-Program AtTokens(const Program& program, int64_t rows, const std::shared_ptr<const native::RaggedRows>& tokens,
+Program AtTokens(const Program& program, int64_t rows,
+                 const std::shared_ptr<const native::RaggedRows>& tokens,
                  const std::function<bool(const Op&, size_t mask)>& keeps) {
   Program some = program;
   some.tokens = tokens;

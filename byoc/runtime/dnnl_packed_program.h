@@ -22,9 +22,10 @@ bool IsRagged(const Program& program);
 void CheckPacked(const Program& program);
 
 // The program where packed values have so many rows, tokens' and then others of which nothing is said.
-// tokens must hold what is true of a call when its plan runs. keeps says of an attention, and one of its masks,
-// whether that does anything to tokens; those that do not are left out. Triangles stay.
-Program AtTokens(const Program& program, int64_t rows, const std::shared_ptr<const native::RaggedRows>& tokens,
+// tokens must hold what is true of a call when its plan runs. keeps says of an attention, and one of its
+// masks, whether that does anything to tokens; those that do not are left out. Triangles stay.
+Program AtTokens(const Program& program, int64_t rows,
+                 const std::shared_ptr<const native::RaggedRows>& tokens,
                  const std::function<bool(const Op&, size_t mask)>& keeps);
 
 // The dimensions of the input that says which rows are tokens: batch, length, ...

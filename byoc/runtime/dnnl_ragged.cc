@@ -137,8 +137,8 @@ bool RaggedPlans::MasksHidePadding(const std::vector<void*>& inputs) {
     } else {
       effects_[i] = IsOther(hiding_[i], data) ? Effect::kOther : Effect::kUnknown;
     }
-    known = known && effects_[i] != Effect::kUnknown &&
-            (effects_[i] == Effect::kHides || tokens_->together());
+    known =
+        known && effects_[i] != Effect::kUnknown && (effects_[i] == Effect::kHides || tokens_->together());
   }
   if (!known) return false;
   return std::all_of(program_.ops.begin(), program_.ops.end(), [this](const Op& op) {
@@ -150,8 +150,8 @@ bool RaggedPlans::MasksHidePadding(const std::vector<void*>& inputs) {
   });
 }
 
-// Whether what tokens see of padding is hidden by a mask, while each sees itself; alone says whether nothing is
-// done to what they see of tokens.
+// Whether what tokens see of padding is hidden by a mask, while each sees itself; alone says whether nothing
+// is done to what they see of tokens.
 bool RaggedPlans::Hides(const Hiding& mask, const void* data, bool* alone) const {
   const MaskForm& form = mask.form;
   if (form.chooses && !(form.fill <= kUnseen)) return false;

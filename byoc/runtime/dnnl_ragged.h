@@ -24,8 +24,8 @@ class RaggedPlans {
  public:
   using Plans = KeptPlans<Compiled>;
 
-  // program and constants outlive it, and so do made, which has what plans make of constants, and plans, where
-  // those of all sizes of a region are: of which it has one, sizes says.
+  // program and constants outlive it, and so do made, which has what plans make of constants, and plans,
+  // where those of all sizes of a region are: of which it has one, sizes says.
   RaggedPlans(const Program& program, const RegionConstants& constants, MadeConstants* made, Plans* plans,
               Plans::Sizes sizes);
 
@@ -42,9 +42,9 @@ class RaggedPlans {
   };
   // What a mask does.
   enum class Effect {
-    kHides,        // padding is hidden, and nothing is done to tokens
-    kHidesAndMore, // and something is
-    kOther,        // padding is not hidden, and no more is made of it than of tokens
+    kHides,         // padding is hidden, and nothing is done to tokens
+    kHidesAndMore,  // and something is
+    kOther,         // padding is not hidden, and no more is made of it than of tokens
     kUnknown,
   };
   std::unique_ptr<Plan> PlanOf(const Program& program);

@@ -130,12 +130,12 @@ class Executable:
             given[name] = rows.padded(name, value, shapes[name][0]) if has_rows else value
         return [rows.packed(out) for out in self.run(given)]
 
-    def _dimensions(self, name):
+    def _dimensions(self, name: str) -> list[dict[str, Any]]:
         """[{"sizes": (least, most), "name"}] of an input: the most is None where there is no bound."""
         shape = self.inputs[name][0]
         model = self.executor
         listed = model.signature["inputs"] if isinstance(model, virtual_machine.Model) else []
-        told = next((one for one in listed if one["name"] == name), {})
+        told: dict[str, Any] = next((one for one in listed if one["name"] == name), {})
         names, domain = (told.get(key) or [None] * len(shape) for key in ("names", "domain"))
         return [
             {"sizes": tuple(domain[axis] or (1, None)) if size < 0 else (size, size), "name": names[axis] or ""}

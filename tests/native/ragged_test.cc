@@ -73,8 +73,8 @@ TEST(Ragged, TokensGoAndComeBack) {
 
 enum class Masks { kNone, kTriangle, kEach };
 
-// Query, key and value side by side in rows of tokens: what each sequence would give by itself. kEach has numbers
-// for each sequence, head, query and key, in the midst of which tokens stand.
+// Query, key and value side by side in rows of tokens: what each sequence would give by itself. kEach has
+// numbers for each sequence, head, query and key, in the midst of which tokens stand.
 void CheckSequences(const std::vector<int64_t>& lengths, int64_t most, int threads, Masks masks) {
   constexpr int64_t kGroups = 2, kHeads = 3, kSize = 20, kUnits = kGroups * kHeads * kSize,
                     kWidth = 3 * kUnits;

@@ -53,8 +53,9 @@ struct AttentionShape {
   float beyond = 0;
   // Where it is given, rows of query, key, value and result are packed tokens: of each sequence as many as it
   // has, with steps from row to row, none from sequence to sequence. queries and keys are then the most that
-  // there may be of one. Masks are those of padded sequences, of which tokens see their own places: there is no
-  // padding between these then, unless a mask is that of all sequences and of any places, as a triangle is.
+  // there may be of one. Masks are those of padded sequences, of which tokens see their own places: there is
+  // no padding between these then, unless a mask is that of all sequences and of any places, as a triangle
+  // is.
   std::shared_ptr<const RaggedRows> ragged;
 };
 

@@ -42,8 +42,7 @@ def _slice(inputs, attrs, params):
     steps = [1] * count if steps is None and count is not None else steps
     if (
         count is None
-        or None not in sizes
-        and all(isinstance(one, relay.Constant) for one in bounds[:2])
+        or (None not in sizes and all(isinstance(one, relay.Constant) for one in bounds[:2]))
         or not isinstance(axes, list)
         or not isinstance(steps, list)
         or min(steps, default=1) < 1

@@ -59,7 +59,8 @@ Program SomeTokens(const Program& program) {
   for (size_t i = 0; i < truths.size(); ++i) truths[i] = i % 3 == 0 ? 1 : 0;
   const auto tokens = std::make_shared<collage::native::RaggedRows>(valid[0], valid[1]);
   tokens->Set(truths.data());
-  Program some = collage::onednn::AtTokens(program, tokens->tokens(), tokens, [](const auto&, size_t) { return true; });
+  Program some =
+      collage::onednn::AtTokens(program, tokens->tokens(), tokens, [](const auto&, size_t) { return true; });
   collage::onednn::CheckProgram(some);
   return some;
 }
