@@ -54,6 +54,29 @@ Program MasksOf(const Program& program) {
   return masks;
 }
 
+// Whether look(sequence, query, key, place) holds wherever a mask has a number, which lies at that place.
+// What is the same for all of an axis is looked at once; where each_sequence is set, not what is the same for
+// all of these.
+template <typename Look>
+bool Everywhere(const View& view, bool each_sequence, const Look& look) {
+  Dims dims = view.dims;
+  const Dims& steps = view.strides;
+  for (const size_t axis : {0, 1, 2, 3}) {
+    if (steps[axis] == 0 && (axis > 0 || !each_sequence)) dims[axis] = 1;
+  }
+  for (int64_t n = 0; n < dims[0]; ++n) {
+    for (int64_t row = 0; row < dims[1] * dims[2] * dims[3]; ++row) {
+      const int64_t query = row % dims[3], head = row / dims[3];
+      const int64_t first = view.offset + n * steps[0] + head / dims[2] * steps[1] +
+                            head % dims[2] * steps[2] + query * steps[3];
+      for (int64_t key = 0; key < dims[4]; ++key) {
+        if (!look(n, query, key, first + key * steps[4])) return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool SameView(const View& a, const View& b) {
   return a.dims == b.dims && a.strides == b.strides && a.offset == b.offset;
 }
@@ -157,33 +180,18 @@ bool RaggedPlans::Hides(const Hiding& mask, const void* data, bool* alone) const
   if (form.chooses && !(form.fill <= kUnseen)) return false;
   const auto* const added = static_cast<const float*>(data);
   const auto* const chosen = static_cast<const uint8_t*>(data);
-  // What is the same for all of an axis is looked at once.
-  Dims dims = mask.view.dims;
-  const Dims& steps = mask.view.strides;
-  for (const size_t axis : {1, 2, 3}) {
-    if (steps[axis] == 0) dims[axis] = 1;
-  }
-  for (int64_t n = 0; n < dims[0]; ++n) {
+  const bool of_each = mask.view.strides[3] != 0;  // query
+  return Everywhere(mask.view, true, [&](int64_t n, int64_t query, int64_t key, int64_t at) {
     const int32_t* const place = tokens_->place().data() + n * tokens_->length();
-    for (int64_t row = 0; row < dims[1] * dims[2] * dims[3]; ++row) {
-      const int64_t query = row % dims[3], head = row / dims[3];
-      // What padding sees does not matter.
-      if (dims[3] > 1 && place[query] == native::RaggedRows::kPadding) continue;
-      const int64_t first = mask.view.offset + n * steps[0] + head / dims[2] * steps[1] +
-                            head % dims[2] * steps[2] + query * steps[3];
-      for (int64_t key = 0; key < dims[4]; ++key) {
-        const int64_t at = first + key * steps[4];
-        const bool itself = dims[3] == 1 || key == query;
-        if (place[key] == native::RaggedRows::kPadding) {
-          if (form.chooses ? (chosen[at] != 0) == form.keeps : !(added[at] <= kUnseen)) return false;
-        } else if (form.chooses ? (chosen[at] != 0) != form.keeps : added[at] != 0) {
-          if (itself && (form.chooses || !(added[at] >= -kMuch))) return false;
-          *alone = false;
-        }
-      }
+    // What padding sees does not matter.
+    if (of_each && place[query] == native::RaggedRows::kPadding) return true;
+    if (place[key] == native::RaggedRows::kPadding) {
+      return form.chooses ? (chosen[at] != 0) != form.keeps : added[at] <= kUnseen;
     }
-  }
-  return true;
+    if (form.chooses ? (chosen[at] != 0) == form.keeps : added[at] == 0) return true;
+    *alone = false;
+    return (of_each && key != query) || (!form.chooses && added[at] >= -kMuch);
+  });
 }
 
 // Whether a mask lets every place see itself, and adds to no score what might bring padding back.
@@ -192,25 +200,12 @@ bool RaggedPlans::IsOther(const Hiding& mask, const void* data) const {
   if (form.chooses && !(form.fill <= kUnseen)) return false;  // it might stand in the place of what hides
   const auto* const added = static_cast<const float*>(data);
   const auto* const chosen = static_cast<const uint8_t*>(data);
-  Dims dims = mask.view.dims;
-  const Dims& steps = mask.view.strides;
-  for (const size_t axis : {0, 1, 2, 3}) {
-    if (steps[axis] == 0) dims[axis] = 1;
-  }
-  for (int64_t row = 0; row < dims[0] * dims[1] * dims[2] * dims[3]; ++row) {
-    const int64_t query = row % dims[3], head = row / dims[3] % (dims[1] * dims[2]);
-    const int64_t first = mask.view.offset + row / (dims[1] * dims[2] * dims[3]) * steps[0] +
-                          head / dims[2] * steps[1] + head % dims[2] * steps[2] + query * steps[3];
-    for (int64_t key = 0; key < dims[4]; ++key) {
-      const int64_t at = first + key * steps[4];
-      const bool itself = dims[3] == 1 || key == query;
-      if (form.chooses ? itself && (chosen[at] != 0) != form.keeps
-                       : !(added[at] <= kMuch) || (itself && !(added[at] >= -kMuch))) {
-        return false;
-      }
-    }
-  }
-  return true;
+  const bool of_each = mask.view.strides[3] != 0;  // query
+  return Everywhere(mask.view, false, [&](int64_t, int64_t query, int64_t key, int64_t at) {
+    const bool itself = !of_each || key == query;
+    if (form.chooses) return !itself || (chosen[at] != 0) == form.keeps;
+    return added[at] <= kMuch && (!itself || added[at] >= -kMuch);
+  });
 }
 
 }  // namespace collage::onednn

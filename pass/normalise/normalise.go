@@ -74,9 +74,8 @@ var normalisePasses = []normalisePass{
 // Normalise gives the module the form that candidates are looked for in: types inferred, what is computed of open
 // dimensions settled (symbolic.Settle), training-only operators removed, constants folded, what gives its argument again
 // left out (dropIdentities), what is computed in whole numbers between scales written as float32 between quantisations
-// (quantisedForm), scales folded into convolutions but
-// for those that are computed of the data, functions put in the place of their calls, and those that nothing calls
-// removed. The module that comes in is not changed.
+// (quantisedForm), scales folded into convolutions but for those that are computed of the data, functions put in the
+// place of their calls, and those that nothing calls removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts Options) (*bridge.Object, error) {
 	if opts.DisabledPasses == nil {
 		opts.DisabledPasses = settings.DefaultDisabledPasses()

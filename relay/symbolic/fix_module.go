@@ -21,9 +21,9 @@ func (e *NotFixedError) Error() string {
 
 // FixModule is a module whose main has open dimensions as it is with parameters of these shapes, by name: with types of
 // numbers alone, for whoever measures its parts. What TVM cannot tell the sizes of, though the names do (a slice to a
-// bound that is computed), is in it a constant of zeros; places in a row (arange) are themselves. nodes says of each node of the new main which one of the old
-// main's it is; NoNode for such constants. mod must have types and is unchanged; the new module has types and is the
-// caller's. Where something is known only when the network runs, or shapes does not give what is open, the error is a
+// bound that is computed), is in it a constant of zeros; places in a row (arange) are themselves. nodes says of each
+// node of the new main which one of the old main's it is; NoNode for such constants. mod must have types and is
+// unchanged; the new module has types and is the caller's. Where something is known only when the network runs, or shapes does not give what is open, the error is a
 // *NotFixedError.
 func FixModule(mod *bridge.Object, shapes map[string][]int64) (fixed *bridge.Object, nodes []relay.NodeID, err error) {
 	m, err := relay.Read(mod)
@@ -211,11 +211,15 @@ func readsOpen(g *relay.Graph, id relay.NodeID) bool {
 // constantFor is what stands for a node in the module: zeros, or of an arange from a number that is known, in steps of
 // one, the places that it gives. A mask that is looked up by them hides padding, and by zeros everything or nothing.
 func (f *fixer) constantFor(id relay.NodeID) (*bridge.Object, error) {
-	return constantOf(f.told.Nodes[id].Type, placesOf(f.g, id))
+	t := f.told.Nodes[id].Type
+	if len(t.Shape) != 1 {
+		return constantOf(t, nil)
+	}
+	return constantOf(t, placesOf(f.g, id, t.Shape[0]))
 }
 
-// placesOf are the first elements of an arange whose beginning and step are known; nil for anything else.
-func placesOf(g *relay.Graph, id relay.NodeID) func(count int64) []byte {
+// placesOf are so many elements of an arange whose beginning and step are known; nil for anything else.
+func placesOf(g *relay.Graph, id relay.NodeID, count int64) (elements []byte) {
 	n := &g.Nodes[id]
 	if n.Op != "arange" || len(n.Inputs) != 3 || n.Type == nil {
 		return nil
@@ -224,16 +228,14 @@ func placesOf(g *relay.Graph, id relay.NodeID) func(count int64) []byte {
 	if start == nil || step == nil || encode == nil {
 		return nil
 	}
-	return func(count int64) (elements []byte) {
-		for i := range count {
-			elements = encode(elements, start.Scalar+float64(i)*step.Scalar)
-		}
-		return elements
+	for i := range count {
+		elements = encode(elements, start.Scalar+float64(i)*step.Scalar)
 	}
+	return elements
 }
 
-// constantOf is a constant of a tensor type, with these elements where they are given, else zeros.
-func constantOf(t *relay.Type, places func(count int64) []byte) (*bridge.Object, error) {
+// constantOf is a constant of a tensor type, with these elements, little-endian, or zeros where they are nil.
+func constantOf(t *relay.Type, elements []byte) (*bridge.Object, error) {
 	bytes, known := t.NumBytes()
 	if t.Kind != relay.TypeTensor || !known {
 		return nil, &NotFixedError{"TVM does not tell the sizes of " + t.String()}
@@ -247,9 +249,8 @@ func constantOf(t *relay.Type, places func(count int64) []byte) (*bridge.Object,
 		return nil, err
 	}
 	defer data.Release()
-	elements := make([]byte, bytes)
-	if places != nil && len(t.Shape) == 1 {
-		elements = places(t.Shape[0])
+	if elements == nil {
+		elements = make([]byte, bytes)
 	}
 	if err := data.CopyFromBytes(elements); err != nil {
 		return nil, err

@@ -246,9 +246,9 @@ func TestPlacesInARowAreThemselves(t *testing.T) {
 		row := m.Call("arange", relay.Tensor(dtype, relay.AnyDim), nil, m.Scalar(3, dtype), stop, m.Scalar(2, dtype))
 		unknown := m.Call("arange", relay.Tensor(dtype, relay.AnyDim), nil, stop, stop, m.Scalar(2, dtype))
 		g := m.Finish(m.Tuple(row, unknown))
-		assert.Equal(t, want, placesOf(g, row)(2), dtype)
-		assert.Nil(t, placesOf(g, unknown))
-		assert.Nil(t, placesOf(g, stop))
+		assert.Equal(t, want, placesOf(g, row, 2), dtype)
+		assert.Nil(t, placesOf(g, unknown, 2))
+		assert.Nil(t, placesOf(g, stop, 2))
 	}
 }
 

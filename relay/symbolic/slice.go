@@ -110,21 +110,9 @@ func (s *settler) takeFew(id relay.NodeID, n *relay.Node, data, result Value, be
 func (s *settler) whole(items []int64) (*bridge.Object, error) {
 	var data []byte
 	for _, item := range items {
-		data = binary.NativeEndian.AppendUint64(data, uint64(item))
+		data = binary.LittleEndian.AppendUint64(data, uint64(item))
 	}
-	dtype, err := bridge.ParseDataType("int64")
-	if err != nil {
-		return nil, err
-	}
-	array, err := bridge.Empty([]int64{int64(len(items))}, dtype, bridge.CPU())
-	if err != nil {
-		return nil, err
-	}
-	defer array.Release()
-	if err := array.CopyFromBytes(data); err != nil {
-		return nil, err
-	}
-	made, err := relay.NewConstant(array)
+	made, err := constantOf(relay.Tensor("int64", int64(len(items))), data)
 	if err == nil {
 		s.made = append(s.made, made)
 	}
